@@ -1,0 +1,193 @@
+"""The block kernel: the same attention where the edge set is known to consist of dense blocks.
+
+Samples of equal shape are computed as one batched product, so nothing is padded. Sorting the rows
+by shape takes one gather of q, k and v, and none at all where equal samples are neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout as drop
+from torch.nn.functional import scaled_dot_product_attention
+
+from .edges import Band, EdgeSet, ranges
+
+
+class Group(NamedTuple):
+    """``count`` samples of one shape, ``edges`` edges in all.
+
+    ``mask`` is true where a query sees a key, ``(count or 1, queries, keys)`` bool; ``None`` where
+    the blocks are complete or plainly ``causal``.
+    """
+
+    count: int
+    queries: int
+    keys: int
+    edges: int
+    causal: bool
+    mask: Tensor | None
+
+
+class BlockPlan(NamedTuple):
+    """How the rows of an edge set fall into groups; an order is ``None`` where none is needed."""
+
+    groups: list[Group]
+    dst_order: Tensor | None
+    src_order: Tensor | None
+    edge_order: Tensor | None
+
+
+def plan_blocks(edges: EdgeSet) -> BlockPlan:
+    """Group the samples of a banded edge set by shape.
+
+    Raises:
+        ValueError: if nothing is known of the edge set's block structure.
+    """
+    if edges.band is None or edges.rows is None:
+        raise ValueError(f"{edges!r} has no known block structure; use kernel='message'")
+    src_lens, dst_lens, counts = edges.sizes
+    base = int(src_lens.max()) + 1 if len(src_lens) else 1
+    shapes = dst_lens * base + src_lens
+    order = torch.argsort(shapes, stable=True)
+    rows, orders = edges.rows, [None, None, None]
+    if bool((order[1:] < order[:-1]).any()):
+        orders = [ranges((size.cumsum(0) - size)[order], size[order]) for size in edges.sizes]
+        rows = rows[orders[1]]
+    shape, count = torch.unique_consecutive(shapes[order], return_counts=True)
+    per_group = [int(part.sum()) for part in counts[order].split(count.tolist())]
+    groups, start = [], 0
+    for s, c, num_edges in zip(shape.tolist(), count.tolist(), per_group, strict=True):
+        queries, keys = divmod(s, base)
+        block_rows = rows[start : start + c * queries].view(c, queries)
+        start += c * queries
+        causal, mask = _visible(edges.band, block_rows, keys, num_edges)
+        groups.append(Group(c, queries, keys, num_edges, causal, mask))
+    return BlockPlan(groups, orders[1], orders[0], orders[2])
+
+
+def _visible(band: Band, rows: Tensor, keys: int, num_edges: int) -> tuple[bool, Tensor | None]:
+    """Is the group plainly causal, and if not, which cells have an edge (``None``: all)?"""
+    count, queries = rows.shape
+    if num_edges == count * queries * keys:
+        return False, None
+    plain = torch.arange(queries, device=rows.device)
+    if bool((rows == plain).all()):
+        if band == Band(0) and queries == keys:
+            return True, None
+        rows = plain.unsqueeze(0)
+    distance = rows.unsqueeze(-1) - torch.arange(keys, device=rows.device)
+    mask = torch.ones_like(distance, dtype=torch.bool)
+    if band.low is not None:
+        mask &= distance >= band.low
+    if band.high is not None:
+        mask &= distance <= band.high
+    return False, mask
+
+
+def block_attention(
+    edges: EdgeSet,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    dropout: float,
+    return_weights: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention over a banded edge set, group by group.
+
+    Shapes as for :func:`graphformer.message.message_attention`; weights only on request.
+    """
+    plan = edges.once(plan_blocks)
+    q, k, v = _take(q, plan.dst_order), _take(k, plan.src_order), _take(v, plan.src_order)
+    # split, not slices: its backward is one concatenation, that of a slice a full-size tensor.
+    q_sizes = [group.count * group.queries for group in plan.groups]
+    k_sizes = [group.count * group.keys for group in plan.groups]
+    biases: list[Tensor | None] = [None] * len(plan.groups)
+    if bias is not None:
+        biases = list(_take(bias, plan.edge_order).split([group.edges for group in plan.groups]))
+    outs, weights = [], []
+    parts = zip(plan.groups, q.split(q_sizes), k.split(k_sizes), v.split(k_sizes), biases)
+    for group, *part in parts:
+        out, weight = _group_attention(group, *part, dropout, return_weights)
+        outs.append(out)
+        weights.append(weight)
+    out = _put_back(torch.cat(outs), plan.dst_order)
+    return out, _put_back(torch.cat(weights), plan.edge_order) if return_weights else None
+
+
+def _group_attention(
+    group: Group,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    dropout: float,
+    return_weights: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """One group: ``(count * queries, H, D)`` -> ``(count * queries, H, D_v)``, ``(edges, H)``."""
+    if not group.edges:
+        return q.new_zeros(*q.shape[:-1], v.shape[-1]), q.new_zeros(0, q.shape[1])
+    q = q.unflatten(0, (group.count, group.queries)).transpose(1, 2)  # (count, H, queries, D)
+    k = k.unflatten(0, (group.count, group.keys)).transpose(1, 2)  # (count, H, keys, D)
+    v = v.unflatten(0, (group.count, group.keys)).transpose(1, 2)
+    fused = bias is None and not dropout and not return_weights and group.mask is None
+    # PyTorch's fused product has no fast backward for short blocks in 16 bits.
+    if fused and q.dtype not in (torch.bfloat16, torch.float16):
+        out = scaled_dot_product_attention(q, k, v, is_causal=group.causal)
+        return out.transpose(1, 2).flatten(0, 1), None
+    score = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)  # (count, H, queries, keys)
+    mask = group.mask
+    if group.causal:
+        mask = q.new_ones(1, group.queries, group.keys, dtype=torch.bool).tril()
+    if bias is not None:
+        score = score + _spread(bias, mask, group)
+    if mask is not None:
+        # The lowest finite number, not -inf: a query without keys must not become NaN.
+        hidden = ~mask.unsqueeze(1)
+        score = score.masked_fill(hidden, torch.finfo(score.dtype).min)
+        weight = torch.softmax(score, -1).masked_fill(hidden, 0.0)
+    else:
+        weight = torch.softmax(score, -1)
+    weight = drop(weight, dropout) if dropout else weight
+    out = (weight.to(v.dtype) @ v).transpose(1, 2).flatten(0, 1)
+    if not return_weights:
+        return out, None
+    weight = weight.permute(0, 2, 3, 1)  # (count, queries, keys, H)
+    if mask is None:
+        return out, weight.flatten(0, 2)
+    return out, weight[mask.expand(weight.shape[:3])]
+
+
+def _spread(values: Tensor, mask: Tensor | None, group: Group) -> Tensor:
+    """Values of edges ``(edges, H)`` -> cells ``(count, H, queries, keys)``."""
+    shape = (group.count, group.queries, group.keys)
+    if mask is None:
+        return values.unflatten(0, shape).permute(0, 3, 1, 2)
+    cells = values.new_zeros(*shape, values.shape[-1])
+    cells[mask.expand(shape)] = values
+    return cells.permute(0, 3, 1, 2)
+
+
+def _take(values: Tensor, order: Tensor | None) -> Tensor:
+    return values if order is None else _Permute.apply(values, order)
+
+
+def _put_back(values: Tensor, order: Tensor | None) -> Tensor:
+    return values if order is None else _Permute.apply(values, torch.argsort(order))
+
+
+class _Permute(torch.autograd.Function):
+    """Rows in another order. A permutation's gradient is a gather too, not a scatter-add."""
+
+    @staticmethod
+    def forward(ctx, values: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(order)
+        return values[order]
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+        (order,) = ctx.saved_tensors
+        return torch.empty_like(grad).index_copy_(0, order, grad), None

@@ -1,0 +1,280 @@
+"""The plain Transformer, and what it shares with the Universal Transformer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .cache import RowCache, StepEdges
+from .decode import Hypothesis, infer
+from .edges import EdgeSet
+from .graph import GraphBatch, GraphPool
+from .halting import Halting, Ponder
+from .layers import DecoderLayer, Embeddings, EncoderLayer, Memory, Rows, Sinusoids
+
+Biases = Mapping[str, Tensor]
+
+
+class Output(NamedTuple):
+    """What a forward pass gives, for both models.
+
+    Attributes:
+        logits: scores of the next token before the softmax, ``(T, V)``.
+        act_loss: weighted ponder cost, a scalar; 0 for the plain Transformer.
+    """
+
+    logits: Tensor
+    act_loss: Tensor
+
+    @property
+    def log_probs(self) -> Tensor:
+        """Log-probabilities of the next token in nats, ``(T, V)``."""
+        return torch.log_softmax(self.logits, -1)
+
+
+class DecoderState:
+    """Where an incremental search stands: sources encoded once, and all decoder rows so far.
+
+    Attributes:
+        num_sentences: sentences B that were handed to ``start``.
+        num_rows: decoder nodes computed so far.
+    """
+
+    def __init__(self, memories: list[Memory], edges: StepEdges, cache: RowCache):
+        self.memories, self.edges, self.cache = memories, edges, cache
+
+    @property
+    def num_sentences(self) -> int:
+        """Number of sources B."""
+        return len(self.edges.src_lens)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of cache rows."""
+        return self.cache.num_rows
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows lie."""
+        return self.edges.src_lens.device
+
+    def memory(self, level: int, sentences: Tensor, position: int) -> Memory:
+        """The encoder as the frontier sees it from one level of the decoder."""
+        return self.memories[level]._replace(edges=self.edges.cross(sentences, position))
+
+
+class GraphSeq2Seq(nn.Module):
+    """Encoder and decoder over a graph batch; abstract, with two final subclasses.
+
+    Args:
+        src_vocab, tgt_vocab: numbers of tokens.
+        dim_model: width M.
+        h: heads H.
+        share_embeddings: one matrix for the target embeddings and the output, and for the source
+            embeddings too where both vocabularies have the same size.
+
+    Source: Vaswani et al. 2017; sharing as in Press and Wolf 2017.
+    """
+
+    ponder: Ponder | None = None
+
+    def __init__(
+        self,
+        src_vocab: int,
+        tgt_vocab: int,
+        dim_model: int,
+        h: int,
+        share_embeddings: bool,
+    ):
+        super().__init__()
+        self.src_vocab, self.tgt_vocab, self.dim_model, self.h = src_vocab, tgt_vocab, dim_model, h
+        self.tgt_embed = Embeddings(tgt_vocab, dim_model)
+        joint = share_embeddings and src_vocab == tgt_vocab
+        self.src_embed = self.tgt_embed if joint else Embeddings(src_vocab, dim_model)
+        self.generator = nn.Linear(dim_model, tgt_vocab, bias=False)
+        nn.init.xavier_uniform_(self.generator.weight)
+        if share_embeddings:
+            self.generator.weight = self.tgt_embed.weight
+        self.positions = Sinusoids(dim_model)
+
+    def forward(self, batch: GraphBatch, bias: Biases | None = None) -> Output:
+        """Teacher-forced pass over a batch.
+
+        Args:
+            batch: the graph.
+            bias: added to the attention scores: for a kind (``"ee"``, ``"ed"``, ``"dd"``) ``(E, H)``
+                in the order of ``batch.edges[kind]``.
+
+        Returns:
+            Logits ``(T, V)``, in the order of ``batch.tgt_y``, and the weighted ponder cost.
+
+        Raises:
+            ValueError: if a token id lies outside the vocabulary.
+        """
+        bias = bias or {}
+        memory, enc = self.encode(batch.src, batch.edges["ee"], bias)
+        x, dec = self.decode(batch.tgt, batch.edges, memory, bias)
+        return Output(self.generator(x), self.account(enc, dec))
+
+    @abstractmethod
+    def encode(
+        self, src: tuple[Tensor, Tensor], edges: EdgeSet, bias: Biases
+    ) -> tuple[Tensor, Halting | None]:
+        """Token ids and positions ``(Σn,)`` -> normed states ``(Σn, M)`` and halting ledger."""
+
+    @abstractmethod
+    def decode(
+        self,
+        tgt: tuple[Tensor, Tensor],
+        edges: Mapping[str, EdgeSet],
+        memory: Tensor,
+        bias: Biases,
+    ) -> tuple[Tensor, Halting | None]:
+        """Token ids and positions ``(T,)`` -> normed states ``(T, M)`` and halting ledger."""
+
+    @abstractmethod
+    def account(self, enc: Halting | None, dec: Halting | None) -> Tensor:
+        """The weighted ponder cost of a pass, a scalar; also keeps :attr:`ponder`."""
+
+    @abstractmethod
+    def start(self, src: Sequence[Sequence[int]], pool: GraphPool | None = None) -> DecoderState:
+        """Encode each source once.
+
+        Args:
+            src: token ids of each source.
+            pool: the edge patterns which the model was trained with; ``None``: the usual ones.
+        """
+
+    @abstractmethod
+    def step(
+        self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor
+    ) -> Tensor:
+        """Compute the next node of each open hypothesis, and only that.
+
+        Args:
+            state: from :meth:`start`; gains F rows with the ids from ``state.num_rows`` on.
+            tokens: last token of each hypothesis, ``(F,)`` int64.
+            paths: cache rows of its earlier nodes, ``(F, t)`` int64.
+            sentences: index of its source, ``(F,)`` int64.
+
+        Returns:
+            Logits of the next token, ``(F, V)``.
+        """
+
+    def infer(self, src: Sequence[Sequence[int]], **options: Any) -> list[list[Hypothesis]]:
+        """Translate: beam search with kept keys and values; see :func:`graphformer.decode.infer`.
+
+        Args:
+            src: token ids of each sentence.
+            **options: ``max_len``, ``k=5``, ``alpha=0.6``, ``n_best=1`` and others.
+
+        Returns:
+            For each sentence its ``n_best`` hypotheses, best first.
+        """
+        return infer(self, src, **options)
+
+    def start_cache(
+        self,
+        src: Sequence[Sequence[int]],
+        pool: GraphPool | None,
+        dec_layers: Sequence[DecoderLayer],
+        levels: int,
+    ) -> DecoderState:
+        """Encode the sources and make room for the rows of ``levels`` levels."""
+        pool = pool or GraphPool()
+        device = self.generator.weight.device
+        nodes, edges = pool.sources(src, device)
+        memory, _ = self.encode(nodes, edges, {})
+        memories = [self.memory(layer, memory, edges) for layer in dec_layers]
+        cache = RowCache(levels, self.h, self.dim_model // self.h, memory)
+        return DecoderState(memories, StepEdges(pool, edges.sizes.src), cache)
+
+    @staticmethod
+    def memory(
+        layer: DecoderLayer, memory: Tensor, edges: EdgeSet, bias: Tensor | None = None
+    ) -> Memory:
+        """The encoder's states ``(Σn, M)`` as keys and values of a decoder layer."""
+        fields = layer.pre_func(Rows({"x": memory}), "kv", attn="cross")
+        return Memory(edges, fields["k"], fields["v"], bias)
+
+
+class Transformer(GraphSeq2Seq):
+    """N encoder and N decoder layers.
+
+    Args: as for :func:`graphformer.make_model`, which is the way to make one.
+
+    Source: Vaswani et al. 2017.
+    """
+
+    def __init__(
+        self,
+        src_vocab: int,
+        tgt_vocab: int,
+        N: int = 6,
+        dim_model: int = 512,
+        dim_ff: int = 2048,
+        h: int = 8,
+        dropout: float = 0.1,
+        *,
+        share_embeddings: bool = True,
+        attention_dropout: float = 0.0,
+        kernel: str = "auto",
+    ):
+        super().__init__(src_vocab, tgt_vocab, dim_model, h, share_embeddings)
+        self.dropout = nn.Dropout(dropout)
+        sizes = (dim_model, dim_ff, h, dropout, attention_dropout, kernel)
+        self.enc_layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(N))
+        self.dec_layers = nn.ModuleList(DecoderLayer(*sizes) for _ in range(N))
+        self.enc_norm, self.dec_norm = nn.LayerNorm(dim_model), nn.LayerNorm(dim_model)
+
+    def encode(
+        self, src: tuple[Tensor, Tensor], edges: EdgeSet, bias: Biases
+    ) -> tuple[Tensor, Halting | None]:
+        """Token ids and positions ``(Σn,)`` -> normed states ``(Σn, M)``; no ledger."""
+        x = self.dropout(self.src_embed(src[0]) + self.positions(src[1]))
+        for layer in self.enc_layers:
+            x = layer(x, layer.pre_func(Rows({"x": x})), edges, bias.get("ee"))
+        return self.enc_norm(x), None
+
+    def decode(
+        self,
+        tgt: tuple[Tensor, Tensor],
+        edges: Mapping[str, EdgeSet],
+        memory: Tensor,
+        bias: Biases,
+    ) -> tuple[Tensor, Halting | None]:
+        """Token ids and positions ``(T,)`` -> normed states ``(T, M)``; no ledger."""
+        x = self.dropout(self.tgt_embed(tgt[0]) + self.positions(tgt[1]))
+        for layer in self.dec_layers:
+            seen = self.memory(layer, memory, edges["ed"], bias.get("ed"))
+            x = layer(x, layer.pre_func(Rows({"x": x})), edges["dd"], seen, bias.get("dd"))
+        return self.dec_norm(x), None
+
+    def account(self, enc: Halting | None, dec: Halting | None) -> Tensor:
+        """0: nothing is pondered."""
+        return self.generator.weight.new_zeros(())
+
+    def start(self, src: Sequence[Sequence[int]], pool: GraphPool | None = None) -> DecoderState:
+        """Encode each source once; one cache level a layer."""
+        return self.start_cache(src, pool, self.dec_layers, len(self.dec_layers))
+
+    def step(
+        self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor
+    ) -> Tensor:
+        """Logits ``(F, V)`` of the next token of each open hypothesis."""
+        rows, position = state.cache.extend(len(tokens)), paths.shape[1]
+        edges = state.edges.own(paths, rows)
+        x = self.dropout(
+            self.tgt_embed(tokens) + self.positions(torch.full_like(tokens, position))
+        )
+        for level, layer in enumerate(self.dec_layers):
+            fields = layer.pre_func(Rows({"x": x}))
+            state.cache.write(level, rows, fields["k"], fields["v"])
+            k, v = state.cache.read(level)
+            seen = state.memory(level, sentences, position)
+            x = layer(x, {"q": fields["q"], "k": k, "v": v}, edges, seen)
+        return self.generator(self.dec_norm(x))
