@@ -62,7 +62,7 @@ _FILES = {
 
 # Seconds: to reach the server, without a byte from it, and for all files together.
 _CONNECT, _SILENCE, _TOTAL = 5.0, 20.0, 300.0
-_CHUNK = 512  # bytes; small, because the total time is looked at between two chunks
+_CHUNK = 16  # bytes; few, because the total time is only looked at between two chunks
 
 
 class Multi30k(NamedTuple):
@@ -100,7 +100,7 @@ def multi30k(
     Raises:
         ValueError: for another language or form, or a local folder without the training files.
         OSError: if the download fails, naming the address and what to do without it. With no
-            answer that takes less than a minute; with a slow one, at most five.
+            answer that takes less than a minute; with a very slow one, about five.
     """
     if (src, tgt) not in (LANGUAGES, LANGUAGES[::-1]):
         raise ValueError(f"Multi30k has the languages en and de here, got {src} and {tgt}")
