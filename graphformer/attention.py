@@ -98,14 +98,17 @@ def attend(
         # Nothing to attend to. The product keeps the result on the autograd graph.
         out = q.new_zeros(*q.shape[:2], v.shape[-1]) + 0.0 * q[:0].sum()
         return (out, q.new_zeros(0, q.shape[1])) if return_weights else out
-    if kernel == "block" or (kernel == "auto" and edges.band is not None):
-        out, weights = block_attention(edges, q, k, v, bias, dropout, return_weights)
-    else:
-        half = q.dtype in (torch.bfloat16, torch.float16)  # which DGL's CPU kernels do not know
-        ends = [t.float() if half else t for t in (q, k, v)]
-        extra = bias.float() if half and bias is not None else bias
-        out, weights = message_attention(edges.graph, *ends, extra, dropout)
-        out, weights = (out.to(q.dtype), weights.to(q.dtype)) if half else (out, weights)
+    # Neither DGL's nor PyTorch's fused CPU kernels are at home in 16 bits.
+    half = q.dtype in (torch.bfloat16, torch.float16)
+    ends = [end.float() if half else end for end in (q, k, v)]
+    extra = bias.float() if half and bias is not None else bias
+    with torch.autocast(q.device.type, enabled=False):
+        if kernel == "block" or (kernel == "auto" and edges.band is not None):
+            out, weights = block_attention(edges, *ends, extra, dropout, return_weights)
+        else:
+            out, weights = message_attention(edges.graph, *ends, extra, dropout)
+    if half:
+        out, weights = out.to(q.dtype), None if weights is None else weights.to(q.dtype)
     return (out, weights) if return_weights else out
 
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import dropout as drop
+
 from torch.nn.functional import scaled_dot_product_attention
 
+from .dropout import dropout as drop
 from .edges import Band, EdgeSet, ranges
 
 
@@ -133,9 +134,7 @@ def _group_attention(
     q = q.unflatten(0, (group.count, group.queries)).transpose(1, 2)  # (count, H, queries, D)
     k = k.unflatten(0, (group.count, group.keys)).transpose(1, 2)  # (count, H, keys, D)
     v = v.unflatten(0, (group.count, group.keys)).transpose(1, 2)
-    fused = bias is None and not dropout and not return_weights and group.mask is None
-    # PyTorch's fused product has no fast backward for short blocks in 16 bits.
-    if fused and q.dtype not in (torch.bfloat16, torch.float16):
+    if bias is None and not dropout and not return_weights and group.mask is None:
         out = scaled_dot_product_attention(q, k, v, is_causal=group.causal)
         return out.transpose(1, 2).flatten(0, 1), None
     score = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)  # (count, H, queries, keys)
@@ -152,7 +151,7 @@ def _group_attention(
     else:
         weight = torch.softmax(score, -1)
     weight = drop(weight, dropout) if dropout else weight
-    out = (weight.to(v.dtype) @ v).transpose(1, 2).flatten(0, 1)
+    out = (weight @ v).transpose(1, 2).flatten(0, 1)
     if not return_weights:
         return out, None
     weight = weight.permute(0, 2, 3, 1)  # (count, queries, keys, H)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
+from .dropout import Dropout
 from .edges import EdgeSet
 
 
@@ -124,7 +125,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(dim_model, dim_ff)
         self.outer = nn.Linear(dim_ff, dim_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
@@ -146,7 +147,7 @@ class AttentionBlock(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(dim_model)
         self.attn = MultiHeadAttention(dim_model, h, attention_dropout, kernel)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def pre(self, x: Tensor, fields: str) -> dict[str, Tensor]:
         """Normalise ``(n, M)`` and project it to the ``fields``, ``(n, H, D)`` each."""
@@ -167,7 +168,7 @@ class FeedForwardBlock(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(dim_model)
         self.ff = FeedForward(dim_model, dim_ff, dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(n, M)`` -> ``(n, M)``."""

@@ -13,7 +13,8 @@ import dgl
 import dgl.function as fn
 import torch
 from torch import Tensor
-from torch.nn.functional import dropout as drop
+
+from .dropout import dropout as drop
 
 
 def message_attention(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .cache import RowCache, StepEdges
 from .decode import Hypothesis, infer
+from .dropout import Dropout
 from .edges import EdgeSet
 from .graph import GraphBatch, GraphPool
 from .halting import Halting, Ponder
@@ -225,7 +226,7 @@ class Transformer(GraphSeq2Seq):
         kernel: str = "auto",
     ):
         super().__init__(src_vocab, tgt_vocab, dim_model, h, share_embeddings)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         sizes = (dim_model, dim_ff, h, dropout, attention_dropout, kernel)
         self.enc_layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(N))
         self.dec_layers = nn.ModuleList(DecoderLayer(*sizes) for _ in range(N))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .cache import RowCache
+from .dropout import Dropout
 from .edges import EdgeSet
 from .graph import GraphPool
 from .halting import Halting, HaltingUnit, Ponder
@@ -106,7 +107,7 @@ class AdaptiveStack(nn.Module):
         self.layer, self.positions = layer, positions
         self.norm = nn.LayerNorm(dim_model)
         self.halting_unit = HaltingUnit(dim_model, bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
