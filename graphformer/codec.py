@@ -11,7 +11,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from .atomic import read_file, write_file
@@ -228,13 +228,20 @@ def load_codec(folder: str | os.PathLike[str]) -> Codec:
     if head["kind"] == "bpe":
         model = read_file(folder / _MODEL)
         _compare(folder, _MODEL, _sha256(model), head)
-        codec: Codec = BPECodec(model)
+        codec = _named(folder / _MODEL, lambda: BPECodec(model))
         vocab = Vocab.load(folder / _VOCAB)
     else:
         vocab = Vocab.load(folder / _VOCAB)
-        codec = WordCodec(vocab, head["tokens"])
+        codec = _named(folder / _HEAD, lambda: WordCodec(vocab, head["tokens"]))
     _compare(folder, _VOCAB, vocab.fingerprint(), head)
     return codec
+
+
+def _named(path: Path, make: Callable[[], Codec]) -> Codec:
+    try:
+        return make()
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _read_head(path: Path) -> dict[str, str]:

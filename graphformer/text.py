@@ -20,6 +20,10 @@ logger = logging.getLogger(__name__)
 
 TOKENISERS = ("space", "basic_english", "moses", "spacy:MODEL")
 
+# A language and a name, as spaCy's models are called. No path: the name may come from a saved
+# codec, which must not say what is loaded from where.
+_SPACY_MODEL = re.compile(r"[a-z]{2,3}_[a-z0-9_]+")
+
 
 def tokeniser(name: str) -> Callable[[str], list[str]]:
     """One of torchtext's tokenisers, by name.
@@ -47,7 +51,7 @@ def tokeniser(name: str) -> Callable[[str], list[str]]:
         _need("sacremoses", name)
         # Without this, `&` and quotes would become HTML entities.
         split = partial(get_tokenizer("moses"), escape=False)
-    elif kind == "spacy" and model:
+    elif kind == "spacy" and _SPACY_MODEL.fullmatch(model):
         _need("spacy", name)
         try:
             split = get_tokenizer("spacy", language=model)

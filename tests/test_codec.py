@@ -1,5 +1,6 @@
 """Codecs: text to ids and back, and folders that hold one codec and no mixture."""
 
+import hashlib
 import io
 import json
 from collections import Counter
@@ -196,6 +197,24 @@ def test_a_bad_head_is_refused(words, tmp_path, head):
     words.save(tmp_path)
     (tmp_path / "codec.json").write_bytes(head)
     with pytest.raises(ValueError, match=str(tmp_path / "codec.json")):
+        load_codec(tmp_path)
+
+
+def test_a_tokeniser_that_is_not_there_is_refused_with_the_file(words, tmp_path):
+    words.save(tmp_path)
+    path = tmp_path / "codec.json"
+    path.write_bytes(path.read_bytes().replace(b'"space"', b'"spice"'))
+    with pytest.raises(ValueError, match=f"^{path}: no tokeniser 'spice'"):
+        load_codec(tmp_path)
+
+
+def test_a_model_that_is_none_is_refused_with_the_file(bpe, tmp_path):
+    bpe.save(tmp_path)
+    head = json.loads((tmp_path / "codec.json").read_bytes())
+    head["bpe.model"] = hashlib.sha256(b"abc").hexdigest()
+    (tmp_path / "codec.json").write_bytes(json.dumps(head).encode())
+    (tmp_path / "bpe.model").write_bytes(b"abc")
+    with pytest.raises(ValueError, match=f"^{tmp_path / 'bpe.model'}: not a sentencepiece model"):
         load_codec(tmp_path)
 
 

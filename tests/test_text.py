@@ -109,7 +109,9 @@ def test_moses():
     ]
 
 
-@pytest.mark.parametrize("name", ["spaces", "", "spacy", "spacy:", "Moses"])
+@pytest.mark.parametrize(
+    "name", ["spaces", "", "spacy", "spacy:", "spacy:de", "spacy:../de_x", "spacy:/de_x", "Moses"]
+)
 def test_another_name_is_refused_with_the_choices(name):
     with pytest.raises(ValueError) as error:
         tokeniser(name)
