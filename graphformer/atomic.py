@@ -13,9 +13,9 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Mapping
 
 __all__ = ["check_name", "read_file", "remove_folder", "sync", "write_file", "write_folder"]
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple
+from typing import Any, NamedTuple
 
 import safetensors
 import safetensors.torch
@@ -56,7 +57,7 @@ def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     result = hashlib.sha256(json.dumps(sorted(metadata.items())).encode("utf-8"))
     for name, tensor in sorted(tensors.items()):
         result.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode("utf-8"))
-        result.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        result.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return result.hexdigest()
 
 

@@ -20,8 +20,10 @@ Vaswani et al. 2017, "Attention Is All You Need", section 5.4 (its use for trans
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Iterator, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -130,7 +132,7 @@ class LabelSmoothing:
         confidence = 1.0 - smoothing
         offset = confidence * math.log(confidence) + (smoothing * math.log(floor) if floor else 0)
         edges = [-1, *excluded, vocabulary]
-        real = tuple((a + 1, b) for a, b in zip(edges, edges[1:]) if a + 1 < b)
+        real = tuple((a + 1, b) for a, b in pairwise(edges) if a + 1 < b)
         return _Target(confidence - floor, floor, offset, real)
 
 
@@ -152,7 +154,7 @@ class _SmoothedLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, logits: Tensor, labels: Tensor, keep: Tensor, target: _Target
     ) -> tuple[Tensor, Tensor]:
         dtype = _working_dtype(logits)

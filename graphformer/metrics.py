@@ -6,7 +6,8 @@ All but BLEU are fractions from 0 to 1; multiply by 100 to print a percentage. B
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 __all__ = ["Bleu", "bleu", "exact_match", "token_accuracy"]
 
@@ -37,8 +38,9 @@ def token_accuracy(hypotheses: Sequence[Ids], references: Sequence[Ids]) -> floa
         ValueError: If the two differ in number, or are empty.
     """
     _check_pairs(hypotheses, references)
-    right = sum(a == b for hyp, ref in zip(hypotheses, references) for a, b in zip(hyp, ref))
-    total = sum(max(len(hyp), len(ref)) for hyp, ref in zip(hypotheses, references))
+    pairs = list(zip(hypotheses, references, strict=True))
+    right = sum(a == b for hyp, ref in pairs for a, b in zip(hyp, ref, strict=False))
+    total = sum(max(len(hyp), len(ref)) for hyp, ref in pairs)
     return right / total if total else 1.0
 
 
@@ -56,7 +58,7 @@ def exact_match(hypotheses: Sequence[Ids], references: Sequence[Ids]) -> float:
         ValueError: If the two differ in number, or are empty.
     """
     _check_pairs(hypotheses, references)
-    right = sum(list(hyp) == list(ref) for hyp, ref in zip(hypotheses, references))
+    right = sum(list(hyp) == list(ref) for hyp, ref in zip(hypotheses, references, strict=True))
     return right / len(references)
 
 
@@ -122,7 +124,7 @@ def bleu(
         _check_lines(f"references[{number}]", lines)
         _check_pairs(hypotheses, lines)
     try:
-        from sacrebleu.metrics import BLEU
+        from sacrebleu.metrics.bleu import BLEU
     except ImportError as error:
         raise ImportError("BLEU needs the package sacrebleu: pip install sacrebleu") from error
     if tokenize not in BLEU.TOKENIZERS:

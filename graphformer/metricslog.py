@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 from graphformer.atomic import read_file, sync, write_file
 from graphformer.checkpoint import read_json

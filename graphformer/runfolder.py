@@ -21,20 +21,14 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphformer.atomic import (
-    check_name,
-    read_file,
-    remove_folder,
-    sync,
-    write_file,
-    write_folder,
-)
+from graphformer.atomic import check_name, read_file, remove_folder, sync, write_file, write_folder
 from graphformer.averaging import average_weights, to_half
 from graphformer.checkpoint import (
     Checkpoint,
@@ -152,6 +146,8 @@ class RunFolder:
         Raises:
             OSError: If it cannot be written.
         """
+        if config == self.config:
+            return
         # both texts are accepted in between, so that a kill never locks the run
         write_file(self.path / _RUN, self._description([self.config, config]))
         write_file(self.path / _CONFIG, config.encode("utf-8"))
@@ -201,9 +197,8 @@ class RunFolder:
         if not folder.exists():
             folder.mkdir()
             sync(self.path)
-        for place in (self.path, folder):
-            if not os.access(place, os.W_OK):
-                raise PermissionError(errno.EACCES, "folder cannot be written", str(place))
+        if not (os.access(self.path, os.W_OK) and os.access(folder, os.W_OK)):
+            raise PermissionError(errno.EACCES, "folder cannot be written", str(self.path))
         for entry in folder.glob(".step-*.partial"):
             remove_folder(entry)
 

@@ -10,8 +10,8 @@ value that can be called, compared and printed. Set its rate directly before eac
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from typing import Callable
 
 __all__ = ["Constant", "InverseSqrt", "Linear", "Noam", "Schedule", "make_schedule"]
 

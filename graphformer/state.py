@@ -7,7 +7,7 @@ once, under the first of them.
 
 from __future__ import annotations
 
-from typing import Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn

@@ -18,7 +18,7 @@ def explicit(logits, labels, smoothing):
     vocabulary = logits.shape[1]
     real = [c for c in range(vocabulary) if c not in (SOS, PAD)]
     total = logits.new_zeros(())
-    for row, label in zip(logits, labels.tolist()):
+    for row, label in zip(logits, labels.tolist(), strict=True):
         if label == PAD:
             continue
         q = torch.zeros(vocabulary, dtype=logits.dtype)
