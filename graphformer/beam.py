@@ -36,7 +36,6 @@ from torch import Tensor, nn
 # <pad> (2) are never produced; EOS and all ids from UNK on are.
 SOS, EOS, UNK = 0, 1, 3
 
-
 # What is found for a sentence: token ids, score, and whether it ended, best first.
 Found = list[tuple[list[int], float, bool]]
 
@@ -212,12 +211,11 @@ def _candidates(logits: Tensor, beam: Open, k: int) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"the vocabulary has {logits.shape[1]} tokens, {UNK + 1} special ones are needed"
         )
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    total = logits.logsumexp(1, keepdim=True)
-    if not bool(total.isfinite().all()):
+    steps = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(1)
+    best, tokens = _top(steps[:, UNK:], k)  # UNK is the first token after those never produced
+    steps = torch.cat([steps[:, EOS : EOS + 1], best], 1)
+    if bool(steps.isnan().any()):
         raise ValueError(f"the model's logits for token {beam.length} are no numbers (nan or inf)")
-    best, tokens = _top(logits[:, UNK:], k)  # UNK is the first token after those never produced
-    steps = torch.cat([logits[:, EOS : EOS + 1], best], 1) - total
     # A probability that is 0 in floating point makes no candidate: neither -inf nor -1e9.
     steps = steps.masked_fill(steps < math.log(torch.finfo(steps.dtype).tiny), -math.inf)
     tokens = torch.cat([torch.full_like(tokens[:, :1], EOS), tokens + UNK], 1)
@@ -267,10 +265,8 @@ def _done(grown: Open, kept: Kept, settings: Settings) -> tuple[Tensor, Tensor]:
     best, worst = grown.sums[:, 0], kept.scores[:, -1]  # worst: -inf while there are fewer than n
     stuck = (grown.length > grown.limits) | best.isinf()
     reach = best / penalty(grown.limits.to(best.dtype) + 1, settings.alpha)
-    done = stuck | (reach <= worst)
-    if settings.k == 1:
-        done = done | worst.isfinite()
-    return stuck, done
+    greedy = settings.k == 1
+    return stuck, stuck | (reach <= worst) | (worst.isfinite() & greedy)
 
 
 def _with_unfinished(kept: Kept, beam: Open, rows: Tensor, cut: Tensor, alpha: float) -> Kept:

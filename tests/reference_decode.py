@@ -25,7 +25,7 @@ def gnmt(length, alpha):
 
 def log_probs(logits):
     """(V,) -> list of V log-probabilities; None for what is never produced."""
-    steps = (logits - logits.logsumexp(0)).tolist()
+    steps = logits.log_softmax(0).tolist()
     least = math.log(torch.finfo(logits.dtype).tiny)
     return [None if i in (SOS, PAD) or x < least else x for i, x in enumerate(steps)]
 
