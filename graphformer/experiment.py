@@ -121,13 +121,21 @@ class Experiment:
         recipe: the settings.
         out: folder of the run.
         resume: go on with the run in that folder, whose own vocabulary is used.
+        device: where to compute.
 
     Raises:
         OSError, ValueError: if the data or the folder do not fit.
     """
 
-    def __init__(self, recipe: Recipe, out: str | os.PathLike[str], resume: bool = False):
-        self.recipe, self.resume = recipe, resume
+    def __init__(
+        self,
+        recipe: Recipe,
+        out: str | os.PathLike[str],
+        *,
+        resume: bool = False,
+        device: torch.device | str = "cpu",
+    ):
+        self.recipe, self.resume, self.device = recipe, resume, torch.device(device)
         self.texts = read_texts(recipe.data)
         if resume:
             self.run = RunFolder.open(out)
@@ -142,7 +150,7 @@ class Experiment:
         if self.texts.valid is not None:
             self.valid_set = Dataset(self._encode(self.texts.valid, False).pairs, pool)
         torch.manual_seed(recipe.train.seed)
-        self.model = build_model(recipe, self.codec)
+        self.model = build_model(recipe, self.codec).to(self.device)
 
     def _encode(self, text: ParallelText, training: bool) -> Samples:
         limit = self.recipe.data.max_len if training else 0
@@ -176,6 +184,7 @@ class Experiment:
             run=self.run,
             resume=self.resume,
             callbacks=callbacks,
+            device=self.device,
         )
 
     def finish(self, dtype: torch.dtype | None = None) -> TrainedRun:
@@ -186,7 +195,7 @@ class Experiment:
         """
         weights = self.run.average(self.recipe.decode.average)
         self.run.write_model(weights, self.run.steps()[-1], dtype)
-        return TrainedRun(self.run.path)
+        return TrainedRun(self.run.path, self.device)
 
 
 def schedule_of(rate: RateConfig, width: int, updates: int) -> Schedule:
@@ -210,6 +219,7 @@ class TrainedRun:
 
     Args:
         path: its folder.
+        device: where to compute.
 
     Attributes:
         recipe: its settings.
@@ -220,12 +230,14 @@ class TrainedRun:
         OSError, ValueError: if a file is missing, damaged, or of another run; names the file.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: str | os.PathLike[str], device: torch.device | str = "cpu"):
+        self.device = torch.device(device)
         self.run = RunFolder.open(path)
         self.recipe = parse_recipe(self.run.config, str(self.run.path / "config.toml"))
         self.codec = load_codec(path)
         self.model = build_model(self.recipe, self.codec).eval()
         load_weights(self.model, self.run.read_model(), self.run.path)
+        self.model.to(self.device)
 
     def translate(
         self, lines: Sequence[str], *, name: str = "input", **options: object
