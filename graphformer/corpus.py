@@ -80,6 +80,9 @@ def split_lines(data: bytes, name: str) -> list[str]:
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
     """Read the lines of a UTF-8 file, plain or compressed with gzip.
 
+    Args:
+        path: the file; its content says whether it is compressed.
+
     Raises:
         OSError: if the file cannot be read.
         ValueError: naming the file, if it is not UTF-8 (with the line) or its compression is

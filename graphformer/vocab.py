@@ -95,6 +95,9 @@ class Vocab:
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Give every id its token, special tokens by their names.
 
+        Args:
+            ids: whole numbers, each in 0 … V−1.
+
         Raises:
             ValueError: if an id is outside 0 … V−1.
         """
@@ -113,7 +116,10 @@ class Vocab:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tokens as UTF-8 text, one a line, the special ones first; atomic.
+        """Write the tokens as UTF-8 text, one a line, the special ones first.
+
+        Args:
+            path: the file; a kill at any moment leaves the old one or the new one.
 
         Raises:
             OSError: if the file cannot be written.
@@ -130,6 +136,9 @@ class Vocab:
 
         Only a line feed ends a line, so tokens with other Unicode line separators come back as
         they were. A file that an editor has turned to CRLF line ends is read as well.
+
+        Args:
+            path: the file.
 
         Raises:
             OSError: if the file cannot be read.
