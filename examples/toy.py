@@ -25,9 +25,13 @@ def parse(name: str, summary: str, argv: Sequence[str] | None) -> tuple[Recipe, 
     """Read the command line; gives the recipe, the folder of the run and the device."""
     recipe = read_recipe(RECIPES / f"{name}.toml")
     parser = argparse.ArgumentParser(prog=f"{name}_task.py", description=summary)
-    parser.add_argument("--epochs", type=int, default=recipe.train.epochs, help="passes over the data")
+    parser.add_argument(
+        "--epochs", type=int, default=recipe.train.epochs, help="passes over data"
+    )
     parser.add_argument("--seed", type=int, default=recipe.train.seed, help="of all random numbers")
-    parser.add_argument("--out", type=Path, help=f"folder of the run (default: a new runs/{name}-…)")
+    parser.add_argument(
+        "--out", type=Path, help=f"folder of the run (a new runs/{name}-…)"
+    )
     parser.add_argument("--device", default="cpu", help="where to compute, such as cpu or cuda")
     args = parser.parse_args(argv)
     try:

@@ -8,18 +8,16 @@ from graphformer._versions import __version__, check_versions
 
 check_versions()  # before anything below imports torch or DGL
 
-from graphformer.attention import (  # noqa: E402
-    MultiHeadAttention,
-    attend,
-    propagate_attention,
-    update_graph,
-)
+from graphformer.attention import attend  # noqa: E402
+from graphformer.bands import Band  # noqa: E402
 from graphformer.build import ModelConfig, make_model  # noqa: E402
-from graphformer.decode import Hypothesis  # noqa: E402
-from graphformer.edges import Band, EdgeSet  # noqa: E402
+from graphformer.decode import Hypothesis, infer  # noqa: E402
+from graphformer.edges import EdgeSet  # noqa: E402
+from graphformer.frames import propagate_attention, update_graph  # noqa: E402
 from graphformer.graph import GraphBatch, GraphPool  # noqa: E402
-from graphformer.halting import Halting, HaltingUnit, Ponder  # noqa: E402
+from graphformer.halting import Halting, HaltingRule, HaltingUnit, Ponder  # noqa: E402
 from graphformer.maps import AttentionRecords, record_attention  # noqa: E402
+from graphformer.multihead import MultiHeadAttention  # noqa: E402
 from graphformer.patterns import causal, complete, window  # noqa: E402
 from graphformer.transformer import Output, Transformer  # noqa: E402
 from graphformer.universal import UTransformer  # noqa: E402
@@ -31,6 +29,7 @@ __all__ = [
     "GraphBatch",
     "GraphPool",
     "Halting",
+    "HaltingRule",
     "HaltingUnit",
     "Hypothesis",
     "ModelConfig",
@@ -43,6 +42,7 @@ __all__ = [
     "attend",
     "causal",
     "complete",
+    "infer",
     "make_model",
     "propagate_attention",
     "record_attention",

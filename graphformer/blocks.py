@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
 from torch.nn.functional import scaled_dot_product_attention
 
+from .bands import CAUSAL, Band, ranges
 from .dropout import dropout as drop
-from .edges import Band, EdgeSet, ranges
+from .edges import EdgeSet
 
 
 class Group(NamedTuple):
@@ -76,7 +76,7 @@ def _visible(band: Band, rows: Tensor, keys: int, num_edges: int) -> tuple[bool,
         return False, None
     plain = torch.arange(queries, device=rows.device)
     if bool((rows == plain).all()):
-        if band == Band(0) and queries == keys:
+        if band == CAUSAL and queries == keys:
             return True, None
         rows = plain.unsqueeze(0)
     distance = rows.unsqueeze(-1) - torch.arange(keys, device=rows.device)
@@ -110,8 +110,8 @@ def block_attention(
     if bias is not None:
         biases = list(_take(bias, plan.edge_order).split([group.edges for group in plan.groups]))
     outs, weights = [], []
-    parts = zip(plan.groups, q.split(q_sizes), k.split(k_sizes), v.split(k_sizes), biases)
-    for group, *part in parts:
+    parts = (q.split(q_sizes), k.split(k_sizes), v.split(k_sizes), biases)
+    for group, *part in zip(plan.groups, *parts, strict=True):
         out, weight = _group_attention(group, *part, dropout, return_weights)
         outs.append(out)
         weights.append(weight)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from .halting import HaltingRule
 from .transformer import Transformer
 from .universal import UTransformer
 
@@ -102,10 +103,7 @@ def make_model(
             dropout,
             share_embeddings=share_embeddings,
             attention_dropout=attention_dropout,
-            max_depth=max_depth,
-            threshold=threshold,
-            act_loss_weight=act_loss_weight,
-            halting_bias=halting_bias,
+            rule=HaltingRule(max_depth, threshold, act_loss_weight, halting_bias),
             kernel=kernel,
         )
     return Transformer(

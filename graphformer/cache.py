@@ -6,11 +6,11 @@ moved, copied or changed, and rows of hypotheses that were dropped are simply ne
 
 from __future__ import annotations
 
-
 import torch
 from torch import Tensor
 
-from .edges import EdgeSet, ranges
+from .bands import ranges
+from .edges import EdgeSet
 from .graph import GraphPool
 
 
@@ -110,5 +110,3 @@ def _sources_of_last(edges: EdgeSet) -> Tensor:
 
 def _last_sources(edges: EdgeSet) -> Tensor:
     return edges.src[edges.dst == edges.num_dst - 1].sort().values
-
-

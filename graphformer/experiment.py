@@ -55,7 +55,9 @@ def read_texts(data: DataConfig) -> Texts:
         found = multi30k(data.folder or None, src=data.src, tgt=data.tgt, form=data.form)
         paths = (found.train, found.valid, found.test)
     else:
-        paths = tuple(tuple(map(Path, pair)) or None for pair in (data.train, data.valid, data.test))
+        paths = tuple(
+            tuple(map(Path, pair)) or None for pair in (data.train, data.valid, data.test)
+        )
     train, valid, test = paths
     return Texts(
         read_parallel(*train),
@@ -154,9 +156,7 @@ class Experiment:
 
     def _encode(self, text: ParallelText, training: bool) -> Samples:
         limit = self.recipe.data.max_len if training else 0
-        samples = encode_parallel(
-            text, self.codec.encode, self.codec.encode, max_len=limit or None
-        )
+        samples = encode_parallel(text, self.codec.encode, self.codec.encode, max_len=limit or None)
         _report_unknown(text.name, sum(samples.unknown, Counter()))
         return samples
 
@@ -279,5 +279,3 @@ def _report_unknown(name: str, unknown: Counter[str]) -> None:
             len(unknown),
             most,
         )
-
-

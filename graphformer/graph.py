@@ -15,7 +15,8 @@ import dgl
 import torch
 from torch import Tensor
 
-from .edges import EdgeSet, ranges
+from .bands import ranges
+from .edges import EdgeSet
 from .patterns import causal, complete
 
 KINDS = ("ee", "ed", "dd")

@@ -7,9 +7,36 @@ apply them to each position of a Universal Transformer.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+
+class HaltingRule(NamedTuple):
+    """The settings of adaptive depth; see :func:`graphformer.make_model`.
+
+    Raises:
+        ValueError: from :meth:`check`, if a value is out of range.
+    """
+
+    max_depth: int = 8
+    threshold: float = 0.99
+    act_loss_weight: float = 0.01
+    bias: float = 1.0
+
+    def check(self) -> HaltingRule:
+        """The rule itself, if its values are in range."""
+        if self.max_depth < 1:
+            raise ValueError(f"max_depth is {self.max_depth}, at least 1 is needed")
+        if not 0.0 < self.threshold <= 1.0:
+            raise ValueError(f"threshold is {self.threshold}, it must lie in (0, 1]")
+        if self.act_loss_weight < 0:
+            raise ValueError(f"act_loss_weight is {self.act_loss_weight}, at least 0 is needed")
+        return self
+
+
+DEFAULT_RULE = HaltingRule()
 
 
 class HaltingUnit(nn.Module):
@@ -29,7 +56,7 @@ class HaltingUnit(nn.Module):
         nn.init.constant_(self.linear.bias, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(n, M)`` -> ``(n, 1)``, each in (0, 1)."""
+        """Features ``x`` ``(n, M)`` -> probabilities ``(n, 1)``, each in (0, 1)."""
         return torch.sigmoid(self.linear(x))
 
 
@@ -66,10 +93,7 @@ class Halting:
         max_depth: int = 8,
         device: torch.device | str = "cpu",
     ):
-        if not 0.0 < threshold <= 1.0:
-            raise ValueError(f"threshold is {threshold}, it must lie in (0, 1]")
-        if max_depth < 1:
-            raise ValueError(f"max_depth is {max_depth}, at least 1 is needed")
+        HaltingRule(max_depth, threshold).check()
         self.threshold, self.max_depth = threshold, max_depth
         self.step = 0
         self.ids = torch.arange(num_nodes, device=device)  # of the active nodes, ascending
@@ -105,7 +129,9 @@ class Halting:
             ValueError: if the rows are not those of the active nodes.
         """
         if len(p) != len(self.ids) or len(x) != len(self.ids):
-            raise ValueError(f"{len(p)} probabilities and {len(x)} states for {len(self.ids)} nodes")
+            raise ValueError(
+                f"{len(p)} probabilities and {len(x)} states for {len(self.ids)} nodes"
+            )
         self.step += 1
         self._steps[self.ids] += 1
         used = self._used + p
@@ -168,7 +194,7 @@ class Ponder:
 
     @classmethod
     def none(cls, max_depth: int) -> Ponder:
-        """Statistics of no nodes, to begin a sum with."""
+        """Statistics of no nodes with at most ``max_depth`` steps, to begin a sum with."""
         return cls({}, max_depth)
 
     def __add__(self, other: Ponder) -> Ponder:
@@ -182,14 +208,14 @@ class Ponder:
         return Ponder(joined, self.max_depth)
 
     def histogram(self, side: str) -> Tensor:
-        """Number of nodes that took exactly 1, 2, ... steps, ``(max_depth,)`` int64."""
+        """Nodes of a ``side`` that took exactly 1, 2, ... steps, ``(max_depth,)`` int64."""
         return torch.bincount(self.steps[side], minlength=self.max_depth + 1)[1:]
 
     def entered(self, side: str) -> Tensor:
-        """Share of nodes that entered step 1, 2, ..., ``(max_depth,)``, in [0, 1]."""
+        """Share of the nodes of a ``side`` that entered step 1, 2, ..., ``(max_depth,)``."""
         counts = self.histogram(side)
         return counts.flip(0).cumsum(0).flip(0) / counts.sum()
 
     def mean(self, side: str) -> float:
-        """Mean number of steps of a node."""
+        """Mean number of steps of a node of a ``side``, ``"enc"`` or ``"dec"``."""
         return float(self.steps[side].double().mean())

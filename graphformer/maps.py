@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from .attention import MultiHeadAttention
 from .edges import EdgeSet
+from .multihead import MultiHeadAttention
 
 
 class AttentionRecord(NamedTuple):

@@ -11,7 +11,8 @@ from functools import partial
 
 import torch
 
-from .edges import Band, EdgeSet
+from .bands import CAUSAL, COMPLETE, Band
+from .edges import EdgeSet
 
 
 def _banded(num_src: int, num_dst: int, band: Band, name: str) -> EdgeSet:
@@ -27,7 +28,7 @@ def complete(num_src: int, num_dst: int | None = None) -> EdgeSet:
 
     Source: Vaswani et al. 2017, section 3.2.3.
     """
-    return _banded(num_src, num_src if num_dst is None else num_dst, Band(), "complete")
+    return _banded(num_src, num_src if num_dst is None else num_dst, COMPLETE, "complete")
 
 
 def causal(num: int) -> EdgeSet:
@@ -38,7 +39,7 @@ def causal(num: int) -> EdgeSet:
 
     Source: Vaswani et al. 2017, section 3.2.3 (masked self-attention, without the mask).
     """
-    return _banded(num, num, Band(0, None), "causal")
+    return _banded(num, num, CAUSAL, "causal")
 
 
 def window(width: int, causal: bool = False) -> Callable[[int], EdgeSet]:

@@ -192,7 +192,9 @@ def parse_recipe(text: str, source: str, overrides: Sequence[str] = ()) -> Recip
         _override(tables, change)
     hints = get_type_hints(Recipe)
     _refuse_unknown(tables, hints, source)
-    sections = {name: _section(hints[name], tables.get(name, {}), f"{source}: {name}") for name in hints}
+    sections = {
+        name: _section(hints[name], tables.get(name, {}), f"{source}: {name}") for name in hints
+    }
     return Recipe(**sections)
 
 

@@ -13,9 +13,10 @@ from .cache import RowCache, StepEdges
 from .decode import Hypothesis, infer
 from .dropout import Dropout
 from .edges import EdgeSet
+from .embeddings import Embeddings, Sinusoids
 from .graph import GraphBatch, GraphPool
 from .halting import Halting, Ponder
-from .layers import DecoderLayer, Embeddings, EncoderLayer, Memory, Rows, Sinusoids
+from .layers import DecoderLayer, EncoderLayer, Memory, Rows
 
 Biases = Mapping[str, Tensor]
 
@@ -107,8 +108,8 @@ class GraphSeq2Seq(nn.Module):
 
         Args:
             batch: the graph.
-            bias: added to the attention scores: for a kind (``"ee"``, ``"ed"``, ``"dd"``) ``(E, H)``
-                in the order of ``batch.edges[kind]``.
+            bias: added to the attention scores: for a kind (``"ee"``, ``"ed"``, ``"dd"``)
+                ``(E, H)`` in the order of ``batch.edges[kind]``.
 
         Returns:
             Logits ``(T, V)``, in the order of ``batch.tgt_y``, and the weighted ponder cost.
@@ -119,13 +120,22 @@ class GraphSeq2Seq(nn.Module):
         bias = bias or {}
         memory, enc = self.encode(batch.src, batch.edges["ee"], bias)
         x, dec = self.decode(batch.tgt, batch.edges, memory, bias)
-        return Output(self.generator(x), self.account(enc, dec))
+        return Output(self.generator(x), self._account(enc, dec))
 
     @abstractmethod
     def encode(
         self, src: tuple[Tensor, Tensor], edges: EdgeSet, bias: Biases
     ) -> tuple[Tensor, Halting | None]:
-        """Token ids and positions ``(Σn,)`` -> normed states ``(Σn, M)`` and halting ledger."""
+        """Encode the sources.
+
+        Args:
+            src: token ids and positions, ``(Σn,)`` each.
+            edges: the edge set ``"ee"``.
+            bias: as for :meth:`forward`.
+
+        Returns:
+            Normed states ``(Σn, M)``, and the halting ledger, if the model has one.
+        """
 
     @abstractmethod
     def decode(
@@ -135,10 +145,20 @@ class GraphSeq2Seq(nn.Module):
         memory: Tensor,
         bias: Biases,
     ) -> tuple[Tensor, Halting | None]:
-        """Token ids and positions ``(T,)`` -> normed states ``(T, M)`` and halting ledger."""
+        """Decode the targets, all positions at once.
+
+        Args:
+            tgt: token ids and positions, ``(T,)`` each.
+            edges: the edge sets of all kinds; ``"dd"`` and ``"ed"`` are used.
+            memory: what :meth:`encode` gave, ``(Σn, M)``.
+            bias: as for :meth:`forward`.
+
+        Returns:
+            Normed states ``(T, M)``, and the halting ledger, if the model has one.
+        """
 
     @abstractmethod
-    def account(self, enc: Halting | None, dec: Halting | None) -> Tensor:
+    def _account(self, enc: Halting | None, dec: Halting | None) -> Tensor:
         """The weighted ponder cost of a pass, a scalar; also keeps :attr:`ponder`."""
 
     @abstractmethod
@@ -151,9 +171,7 @@ class GraphSeq2Seq(nn.Module):
         """
 
     @abstractmethod
-    def step(
-        self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor
-    ) -> Tensor:
+    def step(self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor) -> Tensor:
         """Compute the next node of each open hypothesis, and only that.
 
         Args:
@@ -178,7 +196,7 @@ class GraphSeq2Seq(nn.Module):
         """
         return infer(self, src, **options)
 
-    def start_cache(
+    def _start_cache(
         self,
         src: Sequence[Sequence[int]],
         pool: GraphPool | None,
@@ -190,12 +208,12 @@ class GraphSeq2Seq(nn.Module):
         device = self.generator.weight.device
         nodes, edges = pool.sources(src, device)
         memory, _ = self.encode(nodes, edges, {})
-        memories = [self.memory(layer, memory, edges) for layer in dec_layers]
+        memories = [self._memory(layer, memory, edges) for layer in dec_layers]
         cache = RowCache(levels, self.h, self.dim_model // self.h, memory)
         return DecoderState(memories, StepEdges(pool, edges.sizes.src), cache)
 
     @staticmethod
-    def memory(
+    def _memory(
         layer: DecoderLayer, memory: Tensor, edges: EdgeSet, bias: Tensor | None = None
     ) -> Memory:
         """The encoder's states ``(Σn, M)`` as keys and values of a decoder layer."""
@@ -235,7 +253,7 @@ class Transformer(GraphSeq2Seq):
     def encode(
         self, src: tuple[Tensor, Tensor], edges: EdgeSet, bias: Biases
     ) -> tuple[Tensor, Halting | None]:
-        """Token ids and positions ``(Σn,)`` -> normed states ``(Σn, M)``; no ledger."""
+        """Encode the sources ``src`` over ``edges`` with ``bias``; see the base class."""
         x = self.dropout(self.src_embed(src[0]) + self.positions(src[1]))
         for layer in self.enc_layers:
             x = layer(x, layer.pre_func(Rows({"x": x})), edges, bias.get("ee"))
@@ -248,30 +266,26 @@ class Transformer(GraphSeq2Seq):
         memory: Tensor,
         bias: Biases,
     ) -> tuple[Tensor, Halting | None]:
-        """Token ids and positions ``(T,)`` -> normed states ``(T, M)``; no ledger."""
+        """Decode ``tgt`` over ``edges``, seeing ``memory``, with ``bias``; see the base class."""
         x = self.dropout(self.tgt_embed(tgt[0]) + self.positions(tgt[1]))
         for layer in self.dec_layers:
-            seen = self.memory(layer, memory, edges["ed"], bias.get("ed"))
+            seen = self._memory(layer, memory, edges["ed"], bias.get("ed"))
             x = layer(x, layer.pre_func(Rows({"x": x})), edges["dd"], seen, bias.get("dd"))
         return self.dec_norm(x), None
 
-    def account(self, enc: Halting | None, dec: Halting | None) -> Tensor:
+    def _account(self, enc: Halting | None, dec: Halting | None) -> Tensor:
         """0: nothing is pondered."""
         return self.generator.weight.new_zeros(())
 
     def start(self, src: Sequence[Sequence[int]], pool: GraphPool | None = None) -> DecoderState:
-        """Encode each source once; one cache level a layer."""
-        return self.start_cache(src, pool, self.dec_layers, len(self.dec_layers))
+        """Encode each of ``src`` once with the patterns of ``pool``; one cache level a layer."""
+        return self._start_cache(src, pool, self.dec_layers, len(self.dec_layers))
 
-    def step(
-        self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor
-    ) -> Tensor:
-        """Logits ``(F, V)`` of the next token of each open hypothesis."""
+    def step(self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor) -> Tensor:
+        """Logits ``(F, V)`` after ``tokens``, which continue ``paths`` of ``sentences`` in ``state``."""
         rows, position = state.cache.extend(len(tokens)), paths.shape[1]
         edges = state.edges.own(paths, rows)
-        x = self.dropout(
-            self.tgt_embed(tokens) + self.positions(torch.full_like(tokens, position))
-        )
+        x = self.dropout(self.tgt_embed(tokens) + self.positions(torch.full_like(tokens, position)))
         for level, layer in enumerate(self.dec_layers):
             fields = layer.pre_func(Rows({"x": x}))
             state.cache.write(level, rows, fields["k"], fields["v"])

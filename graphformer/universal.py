@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from .cache import RowCache
 from .dropout import Dropout
 from .edges import EdgeSet
+from .embeddings import Sinusoids
 from .graph import GraphPool
-from .halting import Halting, HaltingUnit, Ponder
-from .layers import DecoderLayer, EncoderLayer, Memory, Rows, Sinusoids
+from .halting import DEFAULT_RULE, Halting, HaltingRule, HaltingUnit, Ponder
+from .layers import DecoderLayer, EncoderLayer, Memory, Rows
 from .transformer import Biases, DecoderState, GraphSeq2Seq
 
 
@@ -47,7 +48,9 @@ class FreshKeyValues:
         if self._k is None or self._v is None or len(ids) == len(self._k):
             self._k, self._v = k, v
         else:
-            ids, k, v = (torch.cat(parts) for parts in zip(*self._settled, (ids, k, v)))
+            ids, k, v = (
+                torch.cat(parts) for parts in zip(*self._settled, (ids, k, v), strict=True)
+            )
             self._k = self._k.index_copy(0, ids, k)
             self._v = self._v.index_copy(0, ids, v)
             self._settled.clear()
@@ -89,7 +92,7 @@ class AdaptiveStack(nn.Module):
         positions: the table of position and time codes.
         dim_model: width M.
         dropout: on the states with the codes added.
-        halting: start value of the halting bias, threshold, most steps.
+        rule: when nodes halt.
 
     Source: Dehghani et al. 2018, section 2; Graves 2016, section 2.
     """
@@ -100,13 +103,13 @@ class AdaptiveStack(nn.Module):
         positions: Sinusoids,
         dim_model: int,
         dropout: float,
-        halting: tuple[float, float, int],
+        rule: HaltingRule,
     ):
         super().__init__()
-        bias, self.threshold, self.max_depth = halting
+        self.rule = rule
         self.layer, self.positions = layer, positions
         self.norm = nn.LayerNorm(dim_model)
-        self.halting_unit = HaltingUnit(dim_model, bias)
+        self.halting_unit = HaltingUnit(dim_model, rule.bias)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -132,7 +135,7 @@ class AdaptiveStack(nn.Module):
             The normed, weighted sums of states ``(n, M)``, and the ledger.
         """
         place = self.positions(positions)
-        halting = Halting(len(x), self.threshold, self.max_depth, x.device)
+        halting = Halting(len(x), self.rule.threshold, self.rule.max_depth, x.device)
         while len(ids := halting.ids):
             depth = halting.step
             time = self.positions(ids.new_tensor([depth]))
@@ -144,7 +147,7 @@ class AdaptiveStack(nn.Module):
             fields = {"q": fields["q"], "k": k, "v": v}
             x = self.layer(x, fields, part, *context, bias=part_bias)
             halted = halting.update(self.halting_unit(self.norm(x)), x)
-            if depth + 1 < self.max_depth and (len(halting.ids) or states.outlive):
+            if depth + 1 < self.rule.max_depth and (len(halting.ids) or states.outlive):
                 # Who goes on (or comes later) sees these through the state in which they stopped.
                 last = self.layer.pre_func(Rows({"x": x[halted]}), "kv")
                 states.settle(depth + 1, ids[halted], last["k"], last["v"])
@@ -174,7 +177,8 @@ class UTransformer(GraphSeq2Seq):
     through the state in which it stopped: its state is copied to the steps that follow (Dehghani
     et al. 2018, section 2.2), in training and in decoding alike.
 
-    Args: as for :func:`graphformer.make_model`, which is the way to make one.
+    Args: as for :func:`graphformer.make_model`, which is the way to make one; ``rule`` has the
+        settings of halting.
 
     Attributes:
         ponder: steps of each node in the last forward pass, a :class:`graphformer.Ponder`.
@@ -193,26 +197,20 @@ class UTransformer(GraphSeq2Seq):
         *,
         share_embeddings: bool = True,
         attention_dropout: float = 0.0,
-        max_depth: int = 8,
-        threshold: float = 0.99,
-        act_loss_weight: float = 0.01,
-        halting_bias: float = 1.0,
+        rule: HaltingRule = DEFAULT_RULE,
         kernel: str = "auto",
     ):
         super().__init__(src_vocab, tgt_vocab, dim_model, h, share_embeddings)
-        Halting(0, threshold, max_depth)  # refuses bad values now, not at the first batch
-        if act_loss_weight < 0:
-            raise ValueError(f"act_loss_weight is {act_loss_weight}, at least 0 is needed")
-        self.max_depth, self.act_loss_weight = max_depth, act_loss_weight
+        self.rule = rule.check()
         sizes = (dim_model, dim_ff, h, dropout, attention_dropout, kernel)
-        stack = (self.positions, dim_model, dropout, (halting_bias, threshold, max_depth))
+        stack = (self.positions, dim_model, dropout, rule)
         self.enc = AdaptiveStack(EncoderLayer(*sizes), *stack)
         self.dec = AdaptiveStack(DecoderLayer(*sizes), *stack)
 
     def encode(
         self, src: tuple[Tensor, Tensor], edges: EdgeSet, bias: Biases
     ) -> tuple[Tensor, Halting | None]:
-        """Token ids and positions ``(Σn,)`` -> normed states ``(Σn, M)`` and halting ledger."""
+        """Encode the sources ``src`` over ``edges`` with ``bias``; see the base class."""
         x = self.src_embed(src[0])
         return self.enc(x, src[1], edges, FreshKeyValues(), bias=bias.get("ee"))
 
@@ -223,26 +221,24 @@ class UTransformer(GraphSeq2Seq):
         memory: Tensor,
         bias: Biases,
     ) -> tuple[Tensor, Halting | None]:
-        """Token ids and positions ``(T,)`` -> normed states ``(T, M)`` and halting ledger."""
-        seen = self.memory(self.dec.layer, memory, edges["ed"], bias.get("ed"))
+        """Decode ``tgt`` over ``edges``, seeing ``memory``, with ``bias``; see the base class."""
+        seen = self._memory(self.dec.layer, memory, edges["ed"], bias.get("ed"))
         x = self.tgt_embed(tgt[0])
         return self.dec(x, tgt[1], edges["dd"], FreshKeyValues(), seen, bias.get("dd"))
 
-    def account(self, enc: Halting | None, dec: Halting | None) -> Tensor:
+    def _account(self, enc: Halting | None, dec: Halting | None) -> Tensor:
         """Weighted mean over all nodes of ``N_i + r_i``; keeps the steps in :attr:`ponder`."""
         if enc is None or dec is None:
             raise TypeError("a Universal Transformer needs the ledgers of both sides")
-        self.ponder = Ponder({"enc": enc.steps, "dec": dec.steps}, self.max_depth)
-        return self.act_loss_weight * torch.cat([enc.ponder(), dec.ponder()]).mean()
+        self.ponder = Ponder({"enc": enc.steps, "dec": dec.steps}, self.rule.max_depth)
+        return self.rule.act_loss_weight * torch.cat([enc.ponder(), dec.ponder()]).mean()
 
     def start(self, src: Sequence[Sequence[int]], pool: GraphPool | None = None) -> DecoderState:
-        """Encode each source once; one cache level a step of the decoder."""
-        return self.start_cache(src, pool, [self.dec.layer], self.max_depth)
+        """Encode each of ``src`` once with the patterns of ``pool``; one cache level a step."""
+        return self._start_cache(src, pool, [self.dec.layer], self.rule.max_depth)
 
-    def step(
-        self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor
-    ) -> Tensor:
-        """Logits ``(F, V)`` of the next token of each open hypothesis."""
+    def step(self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor) -> Tensor:
+        """Logits ``(F, V)`` after ``tokens``, which continue ``paths`` of ``sentences`` in ``state``."""
         rows, position = state.cache.extend(len(tokens)), paths.shape[1]
         edges = state.edges.own(paths, rows)
         seen = state.memory(0, sentences, position)

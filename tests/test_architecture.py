@@ -16,8 +16,9 @@ PACKAGE = ROOT / "graphformer"
 SIDES = {
     "base": ["_versions", "atomic", "files"],
     "model": [
-        *["dropout", "edges", "patterns", "graph", "blocks", "message", "attention", "maps"],
-        *["cache", "halting", "layers", "decode", "transformer", "universal", "build"],
+        *["dropout", "bands", "edges", "patterns", "graph", "blocks", "message", "attention"],
+        *["frames", "multihead", "maps", "cache", "halting", "embeddings", "layers", "beam"],
+        *["decode", "transformer", "universal", "build"],
     ],
     "data": ["vocab", "text", "codec", "corpus", "tasks", "batching", "multi30k"],
     "training": [
@@ -25,7 +26,7 @@ SIDES = {
         *["runfolder", "trainconfig", "evaluation", "update", "train", "callbacks"],
     ],
     "top": ["__init__"],
-    "leaves": ["viz", "recipe", "cli", "__main__"],
+    "leaves": ["viz", "recipe", "experiment", "cli", "__main__"],
 }
 MAY_USE = {
     "base": {"base"},
