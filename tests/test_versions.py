@@ -17,6 +17,7 @@ from graphformer import _versions
 
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("3.10", "3.11")
+EXTRAS = ("test", "lint", "notebooks", "moses", "tensorboard")
 # Where the name to import is not the one to install.
 DISTRIBUTIONS = {"PIL": "pillow"}
 
@@ -61,7 +62,7 @@ def test_the_check_at_import_wants_what_setup_cfg_declares():
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_tested_set_lies_in_the_declared_ranges(python):
     versions = pinned(python)
-    for extra in (None, "test", "lint", "notebooks", "moses"):
+    for extra in (None, *EXTRAS):
         for name, requirement in declared(extra).items():
             if requirement.marker is None or requirement.marker.evaluate(
                 {"python_version": python}
@@ -108,10 +109,10 @@ def third_party_imports(folder):
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("graphformer", ["moses"]),
+        ("graphformer", ["moses", "tensorboard"]),
         ("examples", ["notebooks"]),
         ("benchmarks", []),
-        ("tests", ["moses", "test", "notebooks"]),
+        ("tests", EXTRAS),
     ],
 )
 def test_everything_imported_is_declared(folder, extras):
