@@ -134,12 +134,9 @@ class EdgeSet:
         Args:
             parts: one edge set a sample.
             name: see :class:`EdgeSet`.
-
-        Raises:
-            ValueError: if there are none.
         """
         if not parts:
-            raise ValueError("a batch needs at least one edge set")
+            return cls.banded(*torch.zeros(2, 0, dtype=torch.long), name=name)
         sizes = SampleSizes(*(torch.cat([part.sizes[side] for part in parts]) for side in range(3)))
         band = parts[0].band
         if band is not None and all(p.band == band and p._whole is None for p in parts):
@@ -163,7 +160,7 @@ class EdgeSet:
             ValueError: if the graph has several edge types.
         """
         if len(g.canonical_etypes) != 1:
-            raise ValueError(f"the graph has the edge types {g.etypes}; pass one, as g['type']")
+            raise ValueError(f"the graph has {len(g.etypes)} edge types, {g.etypes}; pass one of them")
         src, dst = (ends.long() for ends in g.edges(order="eid"))
         edges = cls(src, dst, g.num_src_nodes(), g.num_dst_nodes(), name)
         edges.__dict__["graph"] = g

@@ -128,7 +128,7 @@ class PaddedModel:
             "dec", self._embed("tgt_embed", inputs), inputs, memory
         )
         cost = enc_cost + dec_cost
-        act_loss = self.model.act_loss_weight * sum(cost) / len(cost)
+        act_loss = self.model.rule.act_loss_weight * sum(cost) / len(cost)
         return states, act_loss, {"enc": enc_steps, "dec": dec_steps}
 
     def _ponder(self, side, x, ids, memory=None):
@@ -160,7 +160,7 @@ class PaddedModel:
             for b, i in list(going):
                 now[b, i] = new[b, i]
                 p = torch.sigmoid((normed[b, i] * weight).sum() + offset)
-                if used[b, i] + p < self.model.enc.threshold and t < self.model.max_depth:
+                if used[b, i] + p < self.model.rule.threshold and t < self.model.rule.max_depth:
                     mixed[b, i] = mixed[b, i] + p * now[b, i]
                     used[b, i] = used[b, i] + p
                 else:
