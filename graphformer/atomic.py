@@ -51,7 +51,7 @@ def read_file(path: Path) -> bytes:
 
 
 def sync(path: Path) -> None:
-    """Flush a file or folder that was written by other means to the disk."""
+    """Flush the file or folder at ``path``, written by other means, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -107,7 +107,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder so that at no moment a part of it stands under its name."""
+    """Remove the folder at ``path``; at no moment a part of it stands under that name."""
     if not os.path.lexists(path):
         return
     doomed = path

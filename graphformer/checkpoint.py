@@ -99,6 +99,10 @@ def unpack_tensors(data: bytes, source: object) -> tuple[Tensors, dict[str, str]
 def read_json(data: bytes, source: object) -> dict[str, Any]:
     """A JSON object from bytes.
 
+    Args:
+        data: The bytes.
+        source: Where they come from, for the message.
+
     Raises:
         ValueError: If the bytes are no UTF-8 JSON object.
     """

@@ -63,7 +63,14 @@ class Evaluation(NamedTuple):
 
 
 def forward(model: nn.Module, batch: Any, precision: str, device: torch.device) -> Any:
-    """The model's output for a batch, computed in a number format of ``TrainConfig``."""
+    """The model's output for a batch, computed in a chosen number format.
+
+    Args:
+        model: Takes a batch and returns ``(logits, act_loss)``.
+        batch: Already on ``device``.
+        precision: ``float32`` or ``bfloat16``.
+        device: Where the model is.
+    """
     dtype = PRECISIONS[precision]
     with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
         return model(batch)

@@ -58,6 +58,7 @@ class RunFolder:
     Attributes:
         path: The folder.
         config: Text of ``config.toml``.
+        created: SHA-256 of that text at creation.
         files: Contents of the vocabulary files by name.
         identity: Digest of the configuration at creation and of the vocabulary files.
         log: The records of training, ``metrics.jsonl``.
@@ -68,7 +69,7 @@ class RunFolder:
         self.config = config
         self.files = dict(files)
         self.log = MetricsLog(path / _LOG)
-        self._created = created  # SHA-256 of the configuration at creation
+        self.created = created
         sums = {name: _sha256(data) for name, data in self.files.items()}
         self.identity = _sha256(json.dumps([created, sorted(sums.items())]).encode("utf-8"))
 
@@ -100,7 +101,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """Open the folder of a run and check its configuration and vocabulary; writes nothing.
+        """Open the run at ``path`` and check its configuration and vocabulary; writes nothing.
 
         Raises:
             ValueError: If it is no run folder, or a file is missing, damaged or of another run.
@@ -134,7 +135,7 @@ class RunFolder:
     def _description(self, configs: list[str]) -> bytes:
         description = {
             "format": 1,
-            "created": self._created,
+            "created": self.created,
             "config": [_sha256(text.encode("utf-8")) for text in configs],
             "files": {name: _sha256(data) for name, data in self.files.items()},
         }

@@ -18,7 +18,7 @@ Tensors = dict[str, Tensor]
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The bare module inside PyTorch's wrappers (data parallel ones, ``torch.compile``)."""
+    """The bare module inside a wrapped ``model`` (data parallel, ``torch.compile``)."""
     wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel)
     while True:
         if isinstance(model, wrappers):
@@ -41,7 +41,7 @@ def _unique(model: nn.Module) -> Tensors:
 
 
 def weights_of(model: nn.Module) -> Tensors:
-    """Copies of a module's parameters and buffers on the CPU, shared ones once."""
+    """Copies of the parameters and buffers of ``model`` on the CPU, shared ones once."""
     return {name: tensor.detach().cpu().clone() for name, tensor in _unique(model).items()}
 
 
@@ -91,6 +91,10 @@ def _parameter_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> Tensors:
     """Copies of an optimiser's state on the CPU, named ``<kind>/<parameter>``.
 
+    Args:
+        model: The module whose parameters are optimised, wrapped or not.
+        optimizer: One that keeps tensors only, as Adam and SGD do.
+
     Raises:
         ValueError: If it optimises a parameter that is not the model's.
         TypeError: If it keeps state that is no tensor.
@@ -114,6 +118,12 @@ def load_optimizer(
     source: object,
 ) -> None:
     """Put back the state that :func:`optimizer_tensors` gave; rates and betas stay as they are.
+
+    Args:
+        model: The module whose parameters are optimised, wrapped or not.
+        optimizer: Of the same kind as the one that the state is from.
+        tensors: The state.
+        source: The file it comes from, for the message.
 
     Raises:
         ValueError: If a tensor belongs to no parameter of the optimiser.

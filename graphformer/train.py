@@ -101,7 +101,7 @@ def fit(
 
 
 def total_updates(batches: Batches, config: TrainConfig) -> int:
-    """Number of updates of a whole run that is not stopped early."""
+    """Number of updates of a whole run over ``batches`` with ``config``, if not stopped early."""
     lengths = (len(batches.plan(epoch)) for epoch in range(1, config.epochs + 1))
     total = sum(math.ceil(length / config.accumulate) for length in lengths)
     return total if config.max_steps is None else min(total, config.max_steps)

@@ -2,6 +2,8 @@
 
 import logging
 import math
+import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from graphformer.evaluation import Batches, evaluate
 from graphformer.loss import LabelSmoothing
 from graphformer.runfolder import RunFolder
 from graphformer.schedule import Constant, InverseSqrt, Noam
-from graphformer.state import weights_of
+from graphformer.state import load_weights, weights_of
 from graphformer.train import fit, total_updates
 from graphformer.trainconfig import TrainConfig
 
@@ -390,7 +392,8 @@ def test_bad_numbers_stop_training_and_keep_the_last_good_state(tmp_path, kind):
             records.append(record)
     # 8 updates in epoch 1, so forward pass 11 is batch 3 of epoch 2
     bad = stub_batches().plan(2)[2]
-    assert "step 11 (epoch 2)" in str(caught.value) and str(bad) in str(caught.value)
+    what = "gradient norm is" if kind == "gradient" else "loss is nan"
+    assert f"step 11 (epoch 2): {what}" in str(caught.value) and str(bad) in str(caught.value)
     assert len(records) == 10 and run.steps() == [10]
     saved = run.checkpoint().weights
     assert all(torch.equal(saved[name], t) for name, t in weights_of(model).items())
@@ -522,3 +525,49 @@ def test_tensorboard_scalars(tmp_path):
 def test_each_bad_setting_is_named(option, value, limit):
     with pytest.raises(ValueError, match=f"^{option} must .*{limit}"):
         TrainConfig(**{option: value})
+
+
+# ---- the real models
+
+
+def graph_batches():
+    """Pairs of which the target is the source turned round, as graphs."""
+    graph = pytest.importorskip("graphformer.graph")
+    pool = graph.GraphPool()
+    rng = random.Random(3)
+    sources = [[rng.randrange(4, 11) for _ in range(rng.randint(1, 5))] for _ in range(13)]
+
+    def collate(indices):
+        chosen = [sources[index] for index in indices]
+        return pool(chosen, [[0, *reversed(source), 1] for source in chosen])
+
+    return Batches(
+        lambda epoch: [[(epoch + 3 * i + j) % 13 for j in range(3)] for i in range(4)], collate
+    )
+
+
+@pytest.mark.parametrize("universal", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_both_models_train_and_resume_bit_for_bit(tmp_path, universal, precision):
+    build = pytest.importorskip("graphformer.build")
+
+    def model(seed):
+        torch.manual_seed(seed)
+        return build.make_model(
+            11, 11, N=1, dim_model=14, dim_ff=17, h=2, dropout=0.2, universal=universal, max_depth=3
+        )
+
+    config = TrainConfig(epochs=3, accumulate=2, precision=precision, save_every=1, clip_norm=1.0)
+    schedule = Noam(14, 5)
+    options = {"batches": graph_batches(), "schedule": schedule, "valid": graph_batches()}
+    whole, expected = trained(config=config, model=model(1), **options)
+    assert [(record.act_loss > 0) for record in expected] == [universal] * 6
+    run = new_run(tmp_path)
+    trained(config=replace(config, max_steps=3), model=model(1), run=run, **options)
+    # another process starts with other weights
+    resumed, rest = trained(config=config, model=model(2), run=run, resume=True, **options)
+    assert same_weights(resumed, whole)
+    assert [record.loss for record in rest] == [record.loss for record in expected[3:]]
+    fresh = model(3)
+    load_weights(fresh, run.read_model(), run.path)
+    assert evaluate(fresh, graph_batches(), precision=precision) == expected[-1].valid
