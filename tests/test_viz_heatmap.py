@@ -136,11 +136,13 @@ def test_a_higher_weight_is_darker_also_in_grey():
 
 def test_grid_has_a_row_a_layer_and_a_column_a_head():
     layers = [a_map(3, 2, 5) * 0.5, a_map(3, 2, 5)]
-    figure = attention_grid(layers, words(5), words(2), title="all", layer_name="step")
+    figure = attention_grid(
+        layers, words(5), words(2), title="all", layer_names=["step 1", "step 2"]
+    )
     pixels = drawn(figure)
     panels = maps_of(figure)
     assert [axes.get_gid() for axes in panels] == [
-        f"step {row}, head {head}" for row in range(2) for head in range(3)
+        f"step {row}, head {head}" for row in (1, 2) for head in range(3)
     ]
     for place, axes in enumerate(panels):
         row, head = divmod(place, 3)
@@ -187,5 +189,7 @@ def test_a_string_in_place_of_words_is_refused():
 def test_grid_refuses_layers_that_differ():
     with pytest.raises(ValueError, match="layer 1 has 3 heads, layer 0 has 2"):
         attention_grid([a_map(2, 2, 3), a_map(3, 2, 3)], words(3), words(2))
+    with pytest.raises(ValueError, match="got 1 layer names, but there are 2 layers"):
+        attention_grid([a_map(2, 2, 3)] * 2, words(3), words(2), layer_names=["one"])
     with pytest.raises(ValueError, match="at least one layer"):
         attention_grid([], words(3), words(2))

@@ -69,7 +69,12 @@ def test_nothing_is_cut_off(count):
         ({}, {}, {}, "give at least one of enc, dec"),
         ({"src": [1]}, {"src": ["a"]}, {}, "no side 'src'; choose of enc, dec"),
         ({"enc": [1]}, {"dec": ["a"]}, {}, "words has no 'enc'"),
-        ({"enc": [1, 2]}, {"enc": ["a"]}, {}, "got 1 words['enc'], but there are 2 steps"),
+        (
+            {"enc": [1, 2]},
+            {"enc": ["a"]},
+            {},
+            "got 1 words, but there are 2 numbers in steps['enc']",
+        ),
         ({"enc": [0]}, {"enc": ["a"]}, {}, "holds 0; a word takes at least one step"),
         ({"enc": [1.5]}, {"enc": ["a"]}, {}, "one whole number a word, got [1.5]"),
         ({"enc": []}, {"enc": []}, {}, "one whole number a word, got []"),

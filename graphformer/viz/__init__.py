@@ -10,6 +10,7 @@ from .animation import att_animation
 from .graphs import attention_graph
 from .heatmap import attention_grid, attention_map
 from .movie import Movie, save_animation
+from .page import attention_page
 from .ponder import halting_steps, steps_animation, steps_over_training
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "attention_graph",
     "attention_grid",
     "attention_map",
+    "attention_page",
     "halting_steps",
     "save_animation",
     "steps_animation",

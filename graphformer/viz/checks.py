@@ -131,3 +131,28 @@ def scale_top(weights: np.ndarray, vmax: float | None) -> float:
     if not vmax > 0:
         raise ValueError(f"vmax must be above 0, got {vmax}")
     return float(vmax)
+
+
+def check_steps(name: str, steps: Any, words: Sequence[str]) -> np.ndarray:
+    """Check numbers of steps against the words that took them.
+
+    Args:
+        name: what they are called in the error message.
+        steps: one whole number a word.
+        words: the words.
+
+    Returns:
+        ``(words,)`` int64.
+
+    Raises:
+        ValueError: if there are none, one is not whole or below 1, or words and steps differ in
+            number.
+        TypeError: if the words are not a list of strings.
+    """
+    array = np.asarray(steps)
+    if array.ndim != 1 or array.size == 0 or not (array == np.floor(array)).all():
+        raise ValueError(f"{name} must be one whole number a word, got {array.tolist()}")
+    if array.min() < 1:
+        raise ValueError(f"{name} holds {array.min()}; a word takes at least one step")
+    check_words("words", words, array.size, f"numbers in {name}")
+    return array.astype(np.int64)

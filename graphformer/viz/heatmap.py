@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .checks import check_edges, check_map, choose_head, scale_top
+from .checks import check_edges, check_map, check_words, choose_head, scale_top
 from .panels import draw_panels
 
 
@@ -72,7 +72,7 @@ def attention_grid(
     title: str | None = None,
     edges: Any | None = None,
     vmax: float | None = None,
-    layer_name: str = "layer",
+    layer_names: Sequence[str] | None = None,
 ) -> Figure:
     """Draw all heads (columns) of all layers (rows), on one scale of colours.
 
@@ -84,7 +84,8 @@ def attention_grid(
         edges: boolean ``(queries, keys)``: where there is an edge; ``None`` takes each cell whose
             weight is not 0.
         vmax: the weight drawn darkest; ``None`` takes the largest of the picture.
-        layer_name: what a row is called, such as ``"step"`` for a Universal Transformer.
+        layer_names: what each row is called, such as ``"step 1"`` in a Universal Transformer;
+            ``None`` counts layers from 0.
 
     Returns:
         A matplotlib figure.
@@ -95,18 +96,17 @@ def attention_grid(
     """
     if len(layers) == 0:
         raise ValueError("attention_grid needs at least one layer, got none")
-    maps = [
-        check_map(layer, keys, queries, f"{layer_name} {row}") for row, layer in enumerate(layers)
-    ]
-    for row, layer in enumerate(maps):
+    if layer_names is None:
+        layer_names = [f"layer {row}" for row in range(len(layers))]
+    rows = check_words("layer names", layer_names, len(layers), "layers")
+    maps = [check_map(layer, keys, queries, row) for row, layer in zip(rows, layers, strict=True)]
+    for row, layer in zip(rows, maps, strict=True):
         if layer.shape != maps[0].shape:
-            raise ValueError(
-                f"{layer_name} {row} has {len(layer)} heads, {layer_name} 0 has {len(maps[0])}"
-            )
+            raise ValueError(f"{row} has {len(layer)} heads, {rows[0]} has {len(maps[0])}")
     stack = np.stack(maps)  # (layers, H, queries, keys)
     mask = check_edges(stack, edges)
     heads = stack.shape[1]
-    names = [f"{layer_name} {row}, head {h}" for row in range(len(maps)) for h in range(heads)]
+    names = [f"{row}, head {head}" for row in rows for head in range(heads)]
     panels = draw_panels(
         list(keys), list(queries), names, heads,
         vmax=scale_top(stack, vmax), titles=[title or ""],

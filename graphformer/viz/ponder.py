@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 
 from . import style
 from .animation import frame_titles
-from .checks import check_words
+from .checks import check_steps, check_words
 from .movie import Movie
 
 _MARGIN, _TITLE = 0.3, 0.42  # inches
@@ -49,7 +49,12 @@ def halting_steps(
     Source:
         Graves 2016, "Adaptive computation time for recurrent neural networks", figure 7.
     """
-    counts = {side: _counts(side, steps[side], words) for side in _sides(steps)}
+    for side in _sides(steps):
+        if side not in words:
+            raise ValueError(f"words has no {side!r}, steps has")
+    counts = {
+        side: check_steps(f"steps[{side!r}]", steps[side], words[side]) for side in _sides(steps)
+    }
     most = max(int(count.max()) for count in counts.values())
     if max_steps is not None and max_steps < most:
         raise ValueError(f"a word took {most} steps, more than max_steps {max_steps}")
@@ -105,18 +110,6 @@ def _sides(mapping: Mapping[str, Any]) -> list[str]:
     if not mapping:
         raise ValueError(f"nothing to draw: give at least one of {', '.join(style.SIDE_NAMES)}")
     return [side for side in style.SIDE_NAMES if side in mapping]
-
-
-def _counts(side: str, steps: Any, words: Mapping[str, Sequence[str]]) -> np.ndarray:
-    array = np.asarray(steps)
-    if array.ndim != 1 or array.size == 0 or not (array == np.floor(array)).all():
-        raise ValueError(f"steps[{side!r}] must be one whole number a word, got {array.tolist()}")
-    if array.min() < 1:
-        raise ValueError(f"steps[{side!r}] holds {array.min()}; a word takes at least one step")
-    if side not in words:
-        raise ValueError(f"words has no {side!r}, steps has")
-    check_words(f"words[{side!r}]", words[side], array.size, "steps")
-    return array.astype(np.int64)
 
 
 def _draw_piles(axes: Axes, count: np.ndarray, most: int, colour: str) -> None:
