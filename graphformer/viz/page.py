@@ -16,6 +16,7 @@ from .checks import check_map, check_steps, check_words
 
 _FIELDS = ("title", "src", "tgt", "out", "round", "maps", "steps")
 _ROUNDS = ("layer", "step")
+_SCRIPTS = ("state.js", "words.js", "map.js", "start.js")  # share one scope, in this order
 _SIDES = {"enc": "src", "dec": "tgt"}
 
 
@@ -58,9 +59,9 @@ def attention_page(data: Mapping[str, Any]) -> str:
     # inside a script element only these could end it or begin markup
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    folder = resources.files(__package__)
+    folder = resources.files(__package__).joinpath("web")
     page = folder.joinpath("page.html").read_text(encoding="utf-8")
-    script = folder.joinpath("page.js").read_text(encoding="utf-8")
+    script = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
     values = {"title": html.escape(content["title"]), "data": text, "script": script.rstrip()}
     # in one pass, so that a word spelled like a mark of the template stays a word
     return re.sub("@(title|data|script)@", lambda mark: values[mark[1]], page)
