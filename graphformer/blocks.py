@@ -6,6 +6,7 @@ by shape takes one gather of q, k and v, and none at all where equal samples are
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -15,21 +16,45 @@ from torch.nn.functional import scaled_dot_product_attention
 from .bands import CAUSAL, Band, ranges
 from .dropout import dropout as drop
 from .edges import EdgeSet
+from .windows import chunk_length, window_attention
 
 
-class Group(NamedTuple):
-    """``count`` samples of one shape, ``edges`` edges in all.
+class Group:
+    """``count`` samples of one shape: ``queries`` targets, ``keys`` sources, ``edges`` in all.
 
-    ``mask`` is true where a query sees a key, ``(count or 1, queries, keys)`` bool; ``None`` where
-    the blocks are complete or plainly ``causal``.
+    Args:
+        rows: position of each target in its sample, ``(count, queries)``.
+        keys: sources of each sample.
+        edges: edges of all samples together.
+        band: which of the cells have an edge.
     """
 
-    count: int
-    queries: int
-    keys: int
-    edges: int
-    causal: bool
-    mask: Tensor | None
+    def __init__(self, rows: Tensor, keys: int, edges: int, band: Band):
+        self.count, self.queries = rows.shape
+        self.keys, self.edges, self.band = keys, edges, band
+        self.complete = edges == self.count * self.queries * keys
+        self._rows = rows
+        # Are the targets all nodes of their samples, each as many as there are sources?
+        plain = torch.arange(self.queries, device=rows.device)
+        self.square = self.queries == keys and bool((rows == plain).all())
+        self.causal = self.square and band == CAUSAL
+        chunk = chunk_length(band)
+        long = self.square and chunk is not None and keys >= 4 * chunk
+        self.chunk = chunk if long else None
+
+    @cached_property
+    def mask(self) -> Tensor | None:
+        """Which cells have an edge, ``(count or 1, queries, keys)`` bool; ``None``: all."""
+        if self.complete:
+            return None
+        rows = self._rows[:1] if self.square else self._rows
+        distance = rows.unsqueeze(-1) - torch.arange(self.keys, device=rows.device)
+        mask = torch.ones_like(distance, dtype=torch.bool)
+        if self.band.low is not None:
+            mask &= distance >= self.band.low
+        if self.band.high is not None:
+            mask &= distance <= self.band.high
+        return mask
 
 
 class BlockPlan(NamedTuple):
@@ -64,28 +89,8 @@ def plan_blocks(edges: EdgeSet) -> BlockPlan:
         queries, keys = divmod(s, base)
         block_rows = rows[start : start + c * queries].view(c, queries)
         start += c * queries
-        causal, mask = _visible(edges.band, block_rows, keys, num_edges)
-        groups.append(Group(c, queries, keys, num_edges, causal, mask))
+        groups.append(Group(block_rows, keys, num_edges, edges.band))
     return BlockPlan(groups, orders[1], orders[0], orders[2])
-
-
-def _visible(band: Band, rows: Tensor, keys: int, num_edges: int) -> tuple[bool, Tensor | None]:
-    """Is the group plainly causal, and if not, which cells have an edge (``None``: all)?"""
-    count, queries = rows.shape
-    if num_edges == count * queries * keys:
-        return False, None
-    plain = torch.arange(queries, device=rows.device)
-    if bool((rows == plain).all()):
-        if band == CAUSAL and queries == keys:
-            return True, None
-        rows = plain.unsqueeze(0)
-    distance = rows.unsqueeze(-1) - torch.arange(keys, device=rows.device)
-    mask = torch.ones_like(distance, dtype=torch.bool)
-    if band.low is not None:
-        mask &= distance >= band.low
-    if band.high is not None:
-        mask &= distance <= band.high
-    return False, mask
 
 
 def block_attention(
@@ -131,16 +136,18 @@ def _group_attention(
     """One group: ``(count * queries, H, D)`` -> ``(count * queries, H, D_v)``, ``(edges, H)``."""
     if not group.edges:
         return q.new_zeros(*q.shape[:-1], v.shape[-1]), q.new_zeros(0, q.shape[1])
-    q = q.unflatten(0, (group.count, group.queries)).transpose(1, 2)  # (count, H, queries, D)
-    k = k.unflatten(0, (group.count, group.keys)).transpose(1, 2)  # (count, H, keys, D)
-    v = v.unflatten(0, (group.count, group.keys)).transpose(1, 2)
-    if bias is None and not dropout and not return_weights and group.mask is None:
+    q = q.unflatten(0, (group.count, group.queries))  # (count, queries, H, D)
+    k = k.unflatten(0, (group.count, group.keys))  # (count, keys, H, D)
+    v = v.unflatten(0, (group.count, group.keys))
+    plain = bias is None and not dropout and not return_weights
+    if plain and group.chunk is not None:
+        return window_attention(q, k, v, group.band, group.chunk).flatten(0, 1), None
+    q, k, v = (end.transpose(1, 2) for end in (q, k, v))
+    if plain and (group.complete or group.causal):
         out = scaled_dot_product_attention(q, k, v, is_causal=group.causal)
         return out.transpose(1, 2).flatten(0, 1), None
     score = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)  # (count, H, queries, keys)
     mask = group.mask
-    if group.causal:
-        mask = q.new_ones(1, group.queries, group.keys, dtype=torch.bool).tril()
     if bias is not None:
         score = score + _spread(bias, mask, group)
     if mask is not None:

@@ -16,7 +16,8 @@ PACKAGE = ROOT / "graphformer"
 SIDES = {
     "base": ["_versions", "atomic", "files"],
     "model": [
-        *["dropout", "bands", "edges", "patterns", "graph", "blocks", "message", "attention"],
+        *["dropout", "bands", "edges", "patterns", "graph", "windows", "blocks", "message"],
+        *["attention"],
         *["frames", "multihead", "maps", "cache", "halting", "embeddings", "layers", "beam"],
         *["decode", "transformer", "universal", "build"],
     ],
