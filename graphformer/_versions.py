@@ -32,7 +32,8 @@ def check_versions() -> None:
     """Checks Python and the installed versions, then imports torch and DGL.
 
     Sets the environment variable ``DGLBACKEND`` to ``pytorch`` where it is not set: without it
-    DGL prints a notice and writes to the home folder.
+    DGL prints a notice and writes to the home folder. Also bounds two caches of PyTorch, where
+    their variables are not set.
 
     Raises:
         ImportError: Something is missing, does not fit or does not load. The one message names
@@ -53,6 +54,10 @@ def check_versions() -> None:
             f"graphformer cannot run with DGLBACKEND={backend}: wanted {_BACKEND}. "
             f"To mend it: unset DGLBACKEND"
         )
+    # PyTorch keeps a compiled 16-bit product for each shape it has met, 1024 of them. Graphs give
+    # new shapes all the time, so that was gigabytes of ballast. Both caches read this at first use.
+    for cache in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        os.environ.setdefault(cache, "64")
     for name in ("torch", "dgl"):
         _load(name)
 

@@ -13,11 +13,12 @@ import dgl
 import torch
 from torch import Tensor
 
-from .blocks import block_attention
+from .blocks import block_attention, plan_blocks
 from .edges import EdgeSet
 from .message import message_attention
 
 KERNELS = ("auto", "message", "block")
+SPARSE = 8  # a block with less than one edge in so many cells is sparse
 
 
 @overload
@@ -101,13 +102,28 @@ def attend(
     ends = [end.float() if half else end for end in (q, k, v)]
     extra = bias.float() if half and bias is not None else bias
     with torch.autocast(q.device.type, enabled=False):
-        if kernel == "block" or (kernel == "auto" and edges.band is not None):
+        plain = bias is None and not dropout and not return_weights
+        if kernel == "block" or (kernel == "auto" and _suits_blocks(edges, plain)):
             out, weights = block_attention(edges, *ends, extra, dropout, return_weights)
         else:
             out, weights = message_attention(edges.graph, *ends, extra, dropout)
     if half:
         out, weights = out.to(q.dtype), None if weights is None else weights.to(q.dtype)
     return (out, weights) if return_weights else out
+
+
+def _suits_blocks(edges: EdgeSet, plain: bool) -> bool:
+    """Is the block kernel the faster one? ``plain``: without bias, dropout and weights asked for.
+
+    Dense blocks win wherever they are mostly full; a block with few edges is worth it only if it
+    is a plain window, which is computed chunk by chunk.
+    """
+    if edges.band is None:
+        return False
+    cells = int((edges.sizes.src * edges.sizes.dst).sum())
+    if len(edges) * SPARSE >= cells:
+        return True
+    return plain and all(group.chunk is not None for group in edges.once(plan_blocks).groups)
 
 
 def check_kernel(kernel: str) -> None:

@@ -11,10 +11,8 @@ from .universal import UTransformer
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The arguments of :func:`make_model` as a value, to be saved beside the weights."""
+    """The arguments of :func:`make_model`, vocabulary sizes left out, as a value to be saved."""
 
-    src_vocab: int
-    tgt_vocab: int
     N: int = 6
     dim_model: int = 512
     dim_ff: int = 2048
@@ -29,9 +27,9 @@ class ModelConfig:
     halting_bias: float = 1.0
     kernel: str = "auto"
 
-    def make(self) -> Transformer | UTransformer:
-        """The model, with fresh weights."""
-        return make_model(**asdict(self))
+    def make(self, src_vocab: int, tgt_vocab: int) -> Transformer | UTransformer:
+        """The model for ``src_vocab`` and ``tgt_vocab`` tokens, with fresh weights."""
+        return make_model(src_vocab, tgt_vocab, **asdict(self))
 
 
 def make_model(

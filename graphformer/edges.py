@@ -160,7 +160,7 @@ class EdgeSet:
             ValueError: if the graph has several edge types.
         """
         if len(g.canonical_etypes) != 1:
-            raise ValueError(f"the graph has {len(g.etypes)} edge types, {g.etypes}; pass one of them")
+            raise ValueError(f"the graph has {len(g.etypes)} edge types, {g.etypes}; pass one")
         src, dst = (ends.long() for ends in g.edges(order="eid"))
         edges = cls(src, dst, g.num_src_nodes(), g.num_dst_nodes(), name)
         edges.__dict__["graph"] = g

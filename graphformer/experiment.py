@@ -6,13 +6,12 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from .batching import Sample, batches, eval_batches, sample_lengths
-from .build import make_model
 from .codec import Codec, load_codec, train_bpe, train_words
 from .corpus import ParallelText, Samples, encode_parallel, encode_source, read_parallel
 from .decode import Hypothesis
@@ -26,7 +25,6 @@ from .schedule import Schedule, make_schedule
 from .state import load_weights
 from .tasks import toy_task
 from .train import Callback, fit, total_updates
-from .transformer import GraphSeq2Seq
 from .update import StepRecord
 
 logger = logging.getLogger(__name__)
@@ -152,7 +150,7 @@ class Experiment:
         if self.texts.valid is not None:
             self.valid_set = Dataset(self._encode(self.texts.valid, False).pairs, pool)
         torch.manual_seed(recipe.train.seed)
-        self.model = build_model(recipe, self.codec).to(self.device)
+        self.model = recipe.model.make(self.codec.size, self.codec.size).to(self.device)
 
     def _encode(self, text: ParallelText, training: bool) -> Samples:
         limit = self.recipe.data.max_len if training else 0
@@ -209,11 +207,6 @@ def schedule_of(rate: RateConfig, width: int, updates: int) -> Schedule:
     return make_schedule(rate.name, **settings.get(rate.name, {}))
 
 
-def build_model(recipe: Recipe, codec: Codec) -> GraphSeq2Seq:
-    """The recipe's model for a vocabulary, with fresh weights."""
-    return make_model(codec.size, codec.size, **asdict(recipe.model))
-
-
 class TrainedRun:
     """A finished run, to translate with.
 
@@ -235,7 +228,7 @@ class TrainedRun:
         self.run = RunFolder.open(path)
         self.recipe = parse_recipe(self.run.config, str(self.run.path / "config.toml"))
         self.codec = load_codec(path)
-        self.model = build_model(self.recipe, self.codec).eval()
+        self.model = self.recipe.model.make(self.codec.size, self.codec.size).eval()
         load_weights(self.model, self.run.read_model(), self.run.path)
         self.model.to(self.device)
 

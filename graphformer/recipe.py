@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from .atomic import read_file
+from .build import ModelConfig
 from .trainconfig import TrainConfig
 
 if sys.version_info >= (3, 11):
@@ -62,25 +63,6 @@ class DataConfig:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, two files or none are needed")
         if self.max_len < 0:
             raise ValueError(f"max_len is {self.max_len}, at least 0 is needed")
-
-
-@dataclass(frozen=True)
-class NetConfig:
-    """Arguments of :func:`graphformer.make_model`, the two vocabulary sizes left out."""
-
-    N: int = 6
-    dim_model: int = 512
-    dim_ff: int = 2048
-    h: int = 8
-    dropout: float = 0.1
-    universal: bool = False
-    share_embeddings: bool = True
-    attention_dropout: float = 0.0
-    max_depth: int = 8
-    threshold: float = 0.99
-    act_loss_weight: float = 0.01
-    halting_bias: float = 1.0
-    kernel: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -151,7 +133,7 @@ class Recipe:
     """All settings of an experiment, a table of the file for each field."""
 
     data: DataConfig
-    model: NetConfig = field(default_factory=NetConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
     batches: BatchConfig = field(default_factory=BatchConfig)
     rate: RateConfig = field(default_factory=RateConfig)
     loss: LossConfig = field(default_factory=LossConfig)

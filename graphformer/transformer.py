@@ -282,7 +282,7 @@ class Transformer(GraphSeq2Seq):
         return self._start_cache(src, pool, self.dec_layers, len(self.dec_layers))
 
     def step(self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor) -> Tensor:
-        """Logits ``(F, V)`` after ``tokens``, which continue ``paths`` of ``sentences`` in ``state``."""
+        """Logits ``(F, V)`` after ``tokens``, the next of ``paths`` of ``sentences`` in ``state``."""
         rows, position = state.cache.extend(len(tokens)), paths.shape[1]
         edges = state.edges.own(paths, rows)
         x = self.dropout(self.tgt_embed(tokens) + self.positions(torch.full_like(tokens, position)))

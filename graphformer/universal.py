@@ -238,7 +238,7 @@ class UTransformer(GraphSeq2Seq):
         return self._start_cache(src, pool, [self.dec.layer], self.rule.max_depth)
 
     def step(self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor) -> Tensor:
-        """Logits ``(F, V)`` after ``tokens``, which continue ``paths`` of ``sentences`` in ``state``."""
+        """Logits ``(F, V)`` after ``tokens``, the next of ``paths`` of ``sentences`` in ``state``."""
         rows, position = state.cache.extend(len(tokens)), paths.shape[1]
         edges = state.edges.own(paths, rows)
         seen = state.memory(0, sentences, position)
