@@ -197,11 +197,19 @@ class Experiment:
 
 
 def schedule_of(rate: RateConfig, width: int, updates: int) -> Schedule:
-    """The schedule that a recipe names; ``updates`` is where a linear one ends."""
+    """The schedule that a recipe names.
+
+    Args:
+        rate: the recipe's settings.
+        width: model width M.
+        updates: number of updates of the whole run: a linear schedule ends there, and its rise
+            takes at most half of them.
+    """
+    rise = min(rate.warmup, updates // 2)
     settings = {
         "noam": {"width": width, "warmup": rate.warmup, "factor": rate.factor},
         "inverse_sqrt": {"peak": rate.peak, "warmup": rate.warmup},
-        "linear": {"peak": rate.peak, "warmup": rate.warmup, "total": updates},
+        "linear": {"peak": rate.peak, "warmup": rise, "total": updates},
         "constant": {"peak": rate.peak},
     }
     return make_schedule(rate.name, **settings.get(rate.name, {}))
