@@ -94,22 +94,24 @@ def attend(
         edges = EdgeSet.from_dgl(edges)
     _check_shapes(edges, q, k, v, bias, dropout, kernel)
     if not len(edges):
-        # Nothing to attend to. The product keeps the result on the autograd graph.
-        out = q.new_zeros(*q.shape[:2], v.shape[-1]) + 0.0 * q[:0].sum()
+        # Nothing to attend to. The empty sums keep the result on the autograd graph.
+        nothing = q[:0].sum() + k[:0].sum() + v[:0].sum()
+        out = q.new_zeros(*q.shape[:2], v.shape[-1]) + nothing
         return (out, q.new_zeros(0, q.shape[1])) if return_weights else out
     # Neither DGL's nor PyTorch's fused CPU kernels are at home in 16 bits.
     half = q.dtype in (torch.bfloat16, torch.float16)
-    ends = [end.float() if half else end for end in (q, k, v)]
-    extra = bias.float() if half and bias is not None else bias
+    kind = torch.float32 if half else q.dtype
+    ends = q.to(kind), k.to(kind), v.to(kind)
+    extra = None if bias is None else bias.to(kind)
     with torch.autocast(q.device.type, enabled=False):
         plain = bias is None and not dropout and not return_weights
         if kernel == "block" or (kernel == "auto" and _suits_blocks(edges, plain)):
-            out, weights = block_attention(edges, *ends, extra, dropout, return_weights)
+            out, weights = block_attention(edges, ends, extra, dropout, return_weights)
         else:
-            out, weights = message_attention(edges.graph, *ends, extra, dropout)
-    if half:
-        out, weights = out.to(q.dtype), None if weights is None else weights.to(q.dtype)
-    return (out, weights) if return_weights else out
+            out, weights = message_attention(edges.graph, ends, extra, dropout)
+    if not return_weights or weights is None:
+        return out.to(q.dtype)
+    return out.to(q.dtype), weights.to(q.dtype)
 
 
 def _suits_blocks(edges: EdgeSet, plain: bool) -> bool:

@@ -70,6 +70,16 @@ def seen_by(rows: Tensor, limit: Tensor, band: Band) -> tuple[Tensor, Tensor]:
     return first, (last - first).clamp(0)
 
 
+def in_band(distance: Tensor, band: Band) -> Tensor:
+    """Which distances (position of the target less that of the source) are seen, bool."""
+    seen = torch.ones_like(distance, dtype=torch.bool)
+    if band.low is not None:
+        seen &= distance >= band.low
+    if band.high is not None:
+        seen &= distance <= band.high
+    return seen
+
+
 class SampleSizes(NamedTuple):
     """How many source nodes, target nodes and edges each sample of a batch has, ``(B,)`` each."""
 

@@ -7,13 +7,13 @@ by shape takes one gather of q, k and v, and none at all where equal samples are
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from .bands import CAUSAL, Band, ranges
+from .bands import CAUSAL, Band, in_band, ranges
 from .dropout import dropout as drop
 from .edges import EdgeSet
 from .windows import chunk_length, window_attention
@@ -49,12 +49,7 @@ class Group:
             return None
         rows = self._rows[:1] if self.square else self._rows
         distance = rows.unsqueeze(-1) - torch.arange(self.keys, device=rows.device)
-        mask = torch.ones_like(distance, dtype=torch.bool)
-        if self.band.low is not None:
-            mask &= distance >= self.band.low
-        if self.band.high is not None:
-            mask &= distance <= self.band.high
-        return mask
+        return in_band(distance, self.band)
 
 
 class BlockPlan(NamedTuple):
@@ -78,7 +73,8 @@ def plan_blocks(edges: EdgeSet) -> BlockPlan:
     base = int(src_lens.max()) + 1 if len(src_lens) else 1
     shapes = dst_lens * base + src_lens
     order = torch.argsort(shapes, stable=True)
-    rows, orders = edges.rows, [None, None, None]
+    rows = edges.rows
+    orders: list[Tensor | None] = [None, None, None]
     if bool((order[1:] < order[:-1]).any()):
         orders = [ranges((size.cumsum(0) - size)[order], size[order]) for size in edges.sizes]
         rows = rows[orders[1]]
@@ -95,9 +91,7 @@ def plan_blocks(edges: EdgeSet) -> BlockPlan:
 
 def block_attention(
     edges: EdgeSet,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    ends: tuple[Tensor, Tensor, Tensor],
     bias: Tensor | None,
     dropout: float,
     return_weights: bool,
@@ -107,7 +101,8 @@ def block_attention(
     Shapes as for :func:`graphformer.message.message_attention`; weights only on request.
     """
     plan = edges.once(plan_blocks)
-    q, k, v = _take(q, plan.dst_order), _take(k, plan.src_order), _take(v, plan.src_order)
+    orders = (plan.dst_order, plan.src_order, plan.src_order)
+    q, k, v = (_take(end, order) for end, order in zip(ends, orders, strict=True))
     # split, not slices: its backward is one concatenation, that of a slice a full-size tensor.
     q_sizes = [group.count * group.queries for group in plan.groups]
     k_sizes = [group.count * group.keys for group in plan.groups]
@@ -115,25 +110,26 @@ def block_attention(
     if bias is not None:
         biases = list(_take(bias, plan.edge_order).split([group.edges for group in plan.groups]))
     outs, weights = [], []
-    parts = (q.split(q_sizes), k.split(k_sizes), v.split(k_sizes), biases)
-    for group, *part in zip(plan.groups, *parts, strict=True):
-        out, weight = _group_attention(group, *part, dropout, return_weights)
+    parts = zip(q.split(q_sizes), k.split(k_sizes), v.split(k_sizes), strict=True)
+    for group, part, part_bias in zip(plan.groups, parts, biases, strict=True):
+        out, weight = _group_attention(group, part, part_bias, dropout, return_weights)
         outs.append(out)
         weights.append(weight)
     out = _put_back(torch.cat(outs), plan.dst_order)
-    return out, _put_back(torch.cat(weights), plan.edge_order) if return_weights else None
+    if not return_weights:
+        return out, None
+    return out, _put_back(torch.cat([w for w in weights if w is not None]), plan.edge_order)
 
 
 def _group_attention(
     group: Group,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    ends: tuple[Tensor, Tensor, Tensor],
     bias: Tensor | None,
     dropout: float,
     return_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """One group: ``(count * queries, H, D)`` -> ``(count * queries, H, D_v)``, ``(edges, H)``."""
+    q, k, v = ends
     if not group.edges:
         return q.new_zeros(*q.shape[:-1], v.shape[-1]), q.new_zeros(0, q.shape[1])
     q = q.unflatten(0, (group.count, group.queries))  # (count, queries, H, D)
@@ -178,22 +174,27 @@ def _spread(values: Tensor, mask: Tensor | None, group: Group) -> Tensor:
 
 
 def _take(values: Tensor, order: Tensor | None) -> Tensor:
-    return values if order is None else _Permute.apply(values, order)
+    return values if order is None else _Permute.apply(values, order, False)
 
 
 def _put_back(values: Tensor, order: Tensor | None) -> Tensor:
-    return values if order is None else _Permute.apply(values, torch.argsort(order))
+    return values if order is None else _Permute.apply(values, order, True)
 
 
 class _Permute(torch.autograd.Function):
-    """Rows in another order. A permutation's gradient is a gather too, not a scatter-add."""
+    """Rows in another order, or back. The gradient is the other way, and no scatter-add."""
 
     @staticmethod
-    def forward(ctx, values: Tensor, order: Tensor) -> Tensor:
+    def forward(ctx: Any, values: Tensor, order: Tensor, back: bool) -> Tensor:
         ctx.save_for_backward(order)
-        return values[order]
+        ctx.back = back
+        return _permuted(values, order, back)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (order,) = ctx.saved_tensors
-        return torch.empty_like(grad).index_copy_(0, order, grad), None
+        return _permuted(grad, order, not ctx.back), None, None
+
+
+def _permuted(values: Tensor, order: Tensor, back: bool) -> Tensor:
+    return torch.empty_like(values).index_copy_(0, order, values) if back else values[order]

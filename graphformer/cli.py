@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 EXAMPLES = {
     "train": "graphformer train examples/recipes/copy.toml --out runs/copy --set train.epochs=3",
@@ -133,7 +134,7 @@ def _train(args: argparse.Namespace) -> None:
     logging.info("trained: %s", args.out)
 
 
-def _options(args: argparse.Namespace) -> dict[str, object]:
+def _options(args: argparse.Namespace) -> dict[str, Any]:
     given = {"k": args.beam, "alpha": args.alpha, "max_len": args.max_len}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -157,7 +158,7 @@ def _translate(args: argparse.Namespace) -> None:
 
 def _evaluate(args: argparse.Namespace) -> None:
     from .atomic import write_file
-    from .corpus import read_parallel
+    from .corpus import ParallelText, read_parallel
     from .experiment import TrainedRun, read_texts
     from .metrics import bleu
 
@@ -165,7 +166,7 @@ def _evaluate(args: argparse.Namespace) -> None:
         raise ValueError("--src and --ref belong together, only one was given")
     run = TrainedRun(args.model, args.device)
     if args.src is not None:
-        text = read_parallel(args.src, args.ref, keep_empty=True)
+        text: ParallelText | None = read_parallel(args.src, args.ref, keep_empty=True)
     else:
         text = read_texts(run.recipe.data).test
     if text is None:

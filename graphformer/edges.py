@@ -136,7 +136,8 @@ class EdgeSet:
             name: see :class:`EdgeSet`.
         """
         if not parts:
-            return cls.banded(*torch.zeros(2, 0, dtype=torch.long), name=name)
+            none = torch.zeros(0, dtype=torch.long)
+            return cls.banded(none, none, name=name)
         sizes = SampleSizes(*(torch.cat([part.sizes[side] for part in parts]) for side in range(3)))
         band = parts[0].band
         if band is not None and all(p.band == band and p._whole is None for p in parts):

@@ -40,6 +40,7 @@ class Sinusoids(nn.Module):
     def __init__(self, dim_model: int):
         super().__init__()
         self.dim_model = dim_model
+        self.table: Tensor
         self.register_buffer("table", torch.zeros(0, dim_model), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Sinusoids:

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -49,18 +49,17 @@ def read_texts(data: DataConfig) -> Texts:
     if data.preset in ("copy", "sort"):
         splits = toy_task(data.preset, data.seed)
         return Texts(*(_in_memory(pairs, data.preset) for pairs in splits))
-    if data.preset == "multi30k":
-        found = multi30k(data.folder or None, src=data.src, tgt=data.tgt, form=data.form)
-        paths = (found.train, found.valid, found.test)
-    else:
-        paths = tuple(
-            tuple(map(Path, pair)) or None for pair in (data.train, data.valid, data.test)
+    if data.preset == "files":
+        return Texts(
+            read_parallel(*data.train),
+            read_parallel(*data.valid) if data.valid else None,
+            read_parallel(*data.test, keep_empty=True) if data.test else None,
         )
-    train, valid, test = paths
+    found = multi30k(data.folder or None, src=data.src, tgt=data.tgt, form=data.form)
     return Texts(
-        read_parallel(*train),
-        read_parallel(*valid, keep_empty=False) if valid else None,
-        read_parallel(*test, keep_empty=True) if test else None,
+        read_parallel(*found.train),
+        read_parallel(*found.valid) if found.valid else None,
+        read_parallel(*found.test, keep_empty=True) if found.test else None,
     )
 
 
@@ -241,7 +240,7 @@ class TrainedRun:
         self.model.to(self.device)
 
     def translate(
-        self, lines: Sequence[str], *, name: str = "input", **options: object
+        self, lines: Sequence[str], *, name: str = "input", **options: Any
     ) -> list[list[Hypothesis]]:
         """Translate lines of text.
 
@@ -265,7 +264,7 @@ class TrainedRun:
             results[at] = hypotheses
         return results
 
-    def translate_lines(self, lines: Sequence[str], **options: object) -> list[str]:
+    def translate_lines(self, lines: Sequence[str], **options: Any) -> list[str]:
         """The best translation of each line, as text; see :meth:`translate`."""
         return [self.codec.decode(found[0].ids) for found in self.translate(lines, **options)]
 

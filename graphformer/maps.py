@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -35,6 +36,10 @@ class AttentionRecords:
 
     def __init__(self) -> None:
         self.records: list[AttentionRecord] = []
+
+    def add(self, module: str, edges: EdgeSet, weights: Tensor) -> None:
+        """Enter one use of the attention ``module``: its ``edges`` and ``weights`` ``(E, H)``."""
+        self.records.append(AttentionRecord(module, edges, weights.detach()))
 
     def __len__(self) -> int:
         return len(self.records)
@@ -102,11 +107,7 @@ def record_attention(model: nn.Module) -> Iterator[AttentionRecords]:
     ]
     before = [module.listener for _, module in listened]
     for name, module in listened:
-
-        def listener(edges: EdgeSet, weights: Tensor, name: str = name) -> None:
-            records.records.append(AttentionRecord(name, edges, weights.detach()))
-
-        module.listener = listener
+        module.listener = partial(records.add, name)
     try:
         yield records
     finally:

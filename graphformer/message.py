@@ -18,21 +18,23 @@ from .dropout import dropout as drop
 
 
 def message_attention(
-    g: dgl.DGLGraph, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float
+    g: dgl.DGLGraph,
+    ends: tuple[Tensor, Tensor, Tensor],
+    bias: Tensor | None,
+    dropout: float,
 ) -> tuple[Tensor, Tensor]:
     """Attention over the edges of any DGL graph, by DGL's built-in message functions.
 
     Args:
         g: graph with one edge type.
-        q: queries, ``(N_dst, H, D)``.
-        k: keys, ``(N_src, H, D)``.
-        v: values, ``(N_src, H, D_v)``.
+        ends: queries ``(N_dst, H, D)``, keys ``(N_src, H, D)`` and values ``(N_src, H, D_v)``.
         bias: added to the scores, ``(E, H)`` in edge order.
         dropout: probability of dropping a weight.
 
     Returns:
         Sums ``(N_dst, H, D_v)``, zero for nodes without in-edges, and the weights ``(E, H)``.
     """
+    q, k, v = ends
     with g.local_scope():  # a column that outlived the call would keep the autograd history
         g.dstdata["q"] = q * q.shape[-1] ** -0.5
         g.srcdata["k"], g.srcdata["v"] = k, v
@@ -58,5 +60,8 @@ def _edge_softmax(g: dgl.DGLGraph, bias: Tensor | None) -> Tensor:
     g.apply_edges(fn.e_sub_v("score", "max", "shifted"))
     g.edata["exp"] = torch.exp(g.edata["shifted"])
     g.update_all(fn.copy_e("exp", "m"), fn.sum("m", "z"))
+    # At least 1, the share of the maximum; a node without in-edges has 0, which would make the
+    # gradient of the division 0 / 0.
+    g.dstdata["z"] = g.dstdata["z"].clamp(min=1.0)
     g.apply_edges(fn.e_div_v("exp", "z", "w"))
     return g.edata["w"]

@@ -81,15 +81,14 @@ class MultiHeadAttention(nn.Module):
         Returns:
             ``(N_dst, H, D)``.
         """
-        options = {
-            "bias": bias,
-            "dropout": self.dropout if self.training else 0.0,
-            # Decoding steps and user graphs have no blocks, whatever the model prefers.
-            "kernel": "message" if edges.band is None else self.kernel,
-        }
+        dropout = self.dropout if self.training else 0.0
+        # Decoding steps and user graphs have no blocks, whatever the model prefers.
+        kernel = "message" if edges.band is None else self.kernel
         if self.listener is None:
-            return attend(edges, q, k, v, **options)
-        wv, weights = attend(edges, q, k, v, **options, return_weights=True)
+            return attend(edges, q, k, v, bias=bias, dropout=dropout, kernel=kernel)
+        wv, weights = attend(
+            edges, q, k, v, bias=bias, dropout=dropout, kernel=kernel, return_weights=True
+        )
         self.listener(edges, weights)
         return wv
 

@@ -215,7 +215,7 @@ class RunFolder:
         write_checkpoint(self._folder(checkpoint.step), checkpoint, self.identity)
 
     def prune(self, keep: int, protect: tuple[int, ...] = ()) -> None:
-        """Remove all but the newest ``keep`` checkpoints and the protected steps.
+        """Remove all but the newest ``keep`` checkpoints and the steps in ``protect``.
 
         Raises:
             ValueError: If ``keep`` is below 1.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -255,7 +255,7 @@ class Transformer(GraphSeq2Seq):
     ) -> tuple[Tensor, Halting | None]:
         """Encode the sources ``src`` over ``edges`` with ``bias``; see the base class."""
         x = self.dropout(self.src_embed(src[0]) + self.positions(src[1]))
-        for layer in self.enc_layers:
+        for layer in cast("list[EncoderLayer]", self.enc_layers):
             x = layer(x, layer.pre_func(Rows({"x": x})), edges, bias.get("ee"))
         return self.enc_norm(x), None
 
@@ -268,7 +268,7 @@ class Transformer(GraphSeq2Seq):
     ) -> tuple[Tensor, Halting | None]:
         """Decode ``tgt`` over ``edges``, seeing ``memory``, with ``bias``; see the base class."""
         x = self.dropout(self.tgt_embed(tgt[0]) + self.positions(tgt[1]))
-        for layer in self.dec_layers:
+        for layer in cast("list[DecoderLayer]", self.dec_layers):
             seen = self._memory(layer, memory, edges["ed"], bias.get("ed"))
             x = layer(x, layer.pre_func(Rows({"x": x})), edges["dd"], seen, bias.get("dd"))
         return self.dec_norm(x), None
@@ -279,14 +279,16 @@ class Transformer(GraphSeq2Seq):
 
     def start(self, src: Sequence[Sequence[int]], pool: GraphPool | None = None) -> DecoderState:
         """Encode each of ``src`` once with the patterns of ``pool``; one cache level a layer."""
-        return self._start_cache(src, pool, self.dec_layers, len(self.dec_layers))
+        return self._start_cache(
+            src, pool, cast("list[DecoderLayer]", self.dec_layers), len(self.dec_layers)
+        )
 
     def step(self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor) -> Tensor:
-        """Logits ``(F, V)`` after ``tokens``, the next of ``paths`` of ``sentences`` in ``state``."""
+        """Logits ``(F, V)`` after ``tokens`` of ``paths`` of ``sentences``, kept in ``state``."""
         rows, position = state.cache.extend(len(tokens)), paths.shape[1]
         edges = state.edges.own(paths, rows)
         x = self.dropout(self.tgt_embed(tokens) + self.positions(torch.full_like(tokens, position)))
-        for level, layer in enumerate(self.dec_layers):
+        for level, layer in enumerate(cast("list[DecoderLayer]", self.dec_layers)):
             fields = layer.pre_func(Rows({"x": x}))
             state.cache.write(level, rows, fields["k"], fields["v"])
             k, v = state.cache.read(level)

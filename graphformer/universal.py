@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -207,6 +207,10 @@ class UTransformer(GraphSeq2Seq):
         self.enc = AdaptiveStack(EncoderLayer(*sizes), *stack)
         self.dec = AdaptiveStack(DecoderLayer(*sizes), *stack)
 
+    @property
+    def _dec_layer(self) -> DecoderLayer:
+        return cast(DecoderLayer, self.dec.layer)
+
     def encode(
         self, src: tuple[Tensor, Tensor], edges: EdgeSet, bias: Biases
     ) -> tuple[Tensor, Halting | None]:
@@ -222,7 +226,7 @@ class UTransformer(GraphSeq2Seq):
         bias: Biases,
     ) -> tuple[Tensor, Halting | None]:
         """Decode ``tgt`` over ``edges``, seeing ``memory``, with ``bias``; see the base class."""
-        seen = self._memory(self.dec.layer, memory, edges["ed"], bias.get("ed"))
+        seen = self._memory(self._dec_layer, memory, edges["ed"], bias.get("ed"))
         x = self.tgt_embed(tgt[0])
         return self.dec(x, tgt[1], edges["dd"], FreshKeyValues(), seen, bias.get("dd"))
 
@@ -235,10 +239,10 @@ class UTransformer(GraphSeq2Seq):
 
     def start(self, src: Sequence[Sequence[int]], pool: GraphPool | None = None) -> DecoderState:
         """Encode each of ``src`` once with the patterns of ``pool``; one cache level a step."""
-        return self._start_cache(src, pool, [self.dec.layer], self.rule.max_depth)
+        return self._start_cache(src, pool, [self._dec_layer], self.rule.max_depth)
 
     def step(self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor) -> Tensor:
-        """Logits ``(F, V)`` after ``tokens``, the next of ``paths`` of ``sentences`` in ``state``."""
+        """Logits ``(F, V)`` after ``tokens`` of ``paths`` of ``sentences``, kept in ``state``."""
         rows, position = state.cache.extend(len(tokens)), paths.shape[1]
         edges = state.edges.own(paths, rows)
         seen = state.memory(0, sentences, position)

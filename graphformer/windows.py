@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from .bands import Band
+from .bands import Band, in_band
 
 
 def chunk_length(band: Band) -> int | None:
@@ -67,6 +67,6 @@ def _mask(
     query = first + torch.arange(chunk, device=device).view(1, -1, 1)
     key = first + torch.arange(sides.start * chunk, sides.stop * chunk, device=device)
     distance = query - key
-    seen = (distance >= band.low) & (distance <= band.high) & (key >= 0) & (key < size)
+    seen = in_band(distance, band) & (key >= 0) & (key < size)
     # Queries beyond the end are cut off again; they see something, so that nothing becomes NaN.
     return seen | (query >= size)

@@ -1,5 +1,6 @@
 """The examples in a short form: few strings, one pass."""
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -15,9 +16,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 def toy(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.setattr(tasks, "SIZES", {"train": 37, "valid": 5, "test": 7})
-    import toy
-
-    yield toy
+    yield importlib.import_module("toy")
     sys.modules.pop("toy", None)
 
 
@@ -65,8 +64,7 @@ def test_a_bad_option_is_named(toy, words, says, capsys):
 
 
 def test_toy_translation_is_right_after_20_updates(toy, tmp_path, capsys):
-    import toy_translation
-
+    toy_translation = importlib.import_module("toy_translation")
     toy_translation.main(["--out", str(tmp_path)])
     results = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
     assert results["translation"] == "i like black coffee"
