@@ -71,14 +71,15 @@ def update_graph(
         ValueError: if the pre functions leave ``q``, ``k`` or ``v`` unset.
     """
     written: dict[str, Tensor] = {}
-    with g.local_scope():
-        for function, nids in pre_pairs:
-            g.apply_nodes(function, nids)
-        propagate_attention(g, eids)
-        for function, nids in post_pairs:
-            names: list[str] = []
-            g.apply_nodes(_listening(function, names), nids)
-            written.update({name: g.ndata[name] for name in names})
+    # A copy with frames of its own rather than `local_scope`, which an error would leave open.
+    local = g.local_var()
+    for function, nids in pre_pairs:
+        local.apply_nodes(function, nids)
+    propagate_attention(local, eids)
+    for function, nids in post_pairs:
+        names: list[str] = []
+        local.apply_nodes(_listening(function, names), nids)
+        written.update({name: local.ndata[name] for name in names})
     g.ndata.update(written)
 
 
