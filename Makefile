@@ -5,6 +5,11 @@ PYTHON ?=
 PY := $(VENV)/bin/python
 export VENV PYTHON
 
+# One thread: models here are small, and where the machine is busy two threads wait for each other,
+# which makes a run several times slower. To use more: make demo OMP_NUM_THREADS=4
+OMP_NUM_THREADS ?= 1
+export OMP_NUM_THREADS
+
 .PHONY: help venv demo test lint format bench figures clean
 
 help:
@@ -23,9 +28,8 @@ venv:
 demo: venv
 	$(PY) examples/copy_task.py
 
-# One thread: two that wait for each other on a busy machine make a small call ten times slower.
 test: venv
-	OMP_NUM_THREADS=1 $(PY) -m pytest
+	$(PY) -m pytest
 
 lint: venv
 	$(PY) -m ruff check
@@ -37,7 +41,7 @@ format: venv
 	$(PY) -m ruff format
 
 bench: venv
-	OMP_NUM_THREADS=1 $(PY) benchmarks/run.py
+	$(PY) benchmarks/run.py
 
 figures: venv
 	$(PY) examples/make_figures.py
