@@ -102,9 +102,7 @@ class PaddedModel:
             "dd": [torch.ones(j, j, dtype=torch.bool).tril() for j in m],
         }
         self.masks = {kind: pad(masks.get(kind, usual[kind])) for kind in usual}
-        self.biases = {
-            kind: pad(biases[kind]) if kind in biases else None for kind in usual
-        }
+        self.biases = {kind: pad(biases[kind]) if kind in biases else None for kind in usual}
         run = self._universal if hasattr(self.model, "enc") else self._plain
         states, act_loss, steps = run(src, inputs)
         logits = states @ self.weights["generator.weight"].T

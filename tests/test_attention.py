@@ -240,9 +240,7 @@ def test_dropped_weights_are_those_returned(kernel, biased):
     bias = bias if biased else None
     _, whole = attend(edges, q, k, v, bias=bias, kernel=kernel, return_weights=True)
     torch.manual_seed(5)
-    out, used = attend(
-        edges, q, k, v, bias=bias, dropout=0.5, kernel=kernel, return_weights=True
-    )
+    out, used = attend(edges, q, k, v, bias=bias, dropout=0.5, kernel=kernel, return_weights=True)
     dropped = used == 0
     assert 0.2 < float(dropped.double().mean()) < 0.8
     close(used[~dropped], 2 * whole[~dropped])
@@ -312,7 +310,7 @@ def test_equal_to_torch_multihead_attention(kind, kernel, dtype):
         ({"kernel": "sparse"}, ["kernel", "'sparse'", "auto, message, block"]),
         ({"dropout": 1.0}, ["dropout is 1.0", "[0, 1)"]),
         ({"dropout": -0.1}, ["dropout is -0.1", "[0, 1)"]),
-        ({"q": torch.zeros(4, 2, 3)}, ["q has the shape (4, 2, 3)", "'causal'", "(3, heads, width)"]),
+        ({"q": torch.zeros(4, 2, 3)}, ["q has the shape (4, 2, 3)", "'causal'", "(3, heads"]),
         ({"k": torch.zeros(3, 6)}, ["k has the shape (3, 6)", "(3, heads, width)"]),
         ({"v": torch.zeros(2, 2, 3)}, ["v has the shape (2, 2, 3)", "(3, heads, width)"]),
         ({"k": torch.zeros(3, 2, 4)}, ["q (3, 2, 3)", "k (3, 2, 4)"]),

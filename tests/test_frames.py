@@ -1,4 +1,4 @@
-"""Attention on a graph's frames, as the DGL tutorial reads it: the same core, nothing left behind."""
+"""Attention on a graph's frames, as the tutorial reads it: the same core, nothing left behind."""
 
 from functools import partial
 
@@ -68,9 +68,7 @@ def test_an_encoder_layer_as_node_functions():
     enc = batch.nids["enc"]
     x = numbers(0, batch.n_nodes, 6)
     batch.g.ndata["x"] = x
-    update_graph(
-        batch.g, batch.eids["ee"], [(layer.pre_func, enc)], [(layer.post_func, enc)]
-    )
+    update_graph(batch.g, batch.eids["ee"], [(layer.pre_func, enc)], [(layer.post_func, enc)])
     expected = layer(x[enc], layer.pre_func(Rows({"x": x[enc]})), batch.edges["ee"])
     close(batch.g.ndata["x"][enc], expected)
     assert batch.g.ndata["x"][batch.nids["dec"]].equal(x[batch.nids["dec"]]), "not touched"
@@ -128,7 +126,9 @@ def test_fields_of_the_callers_own_survive():
     def project(nodes):
         return dict.fromkeys("qkv", 2 * nodes.data["q"])
 
-    update_graph(batch.g, batch.eids["ee"], [(project, enc)], [(lambda n: {"x": n.data["wv"]}, enc)])
+    update_graph(
+        batch.g, batch.eids["ee"], [(project, enc)], [(lambda n: {"x": n.data["wv"]}, enc)]
+    )
     assert batch.g.ndata["q"] is q or batch.g.ndata["q"].equal(q)
     assert batch.g.ndata["k"].equal(k) and batch.g.ndata["v"].equal(v)
 
