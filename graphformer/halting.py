@@ -138,7 +138,7 @@ class Halting:
         halted = (used >= self.threshold).squeeze(1)
         if self.step >= self.max_depth:
             halted = torch.ones_like(halted)
-        remainder = 1.0 - self._used
+        remainder = 1.0 - self._used.to(used.dtype)  # at step 1 still in the default dtype
         weight = torch.where(halted.unsqueeze(1), remainder, p)
         state = weight * x if self._state is None else self._state + weight * x
         self._done.append((self.ids[halted], state[halted], remainder[halted]))

@@ -88,9 +88,9 @@ class PaddedModel:
         self.h, self.dim = model.h, model.dim_model
         self.dtype = self.weights["tgt_embed.weight"].dtype
 
-    def gradients(self):
+    def leaves(self):
         """By the names which `model.named_parameters()` gives."""
-        return {name: self.weights[name].grad for name, _ in self.model.named_parameters()}
+        return {name: self.weights[name] for name, _ in self.model.named_parameters()}
 
     def __call__(self, src, tgt, masks=None, biases=None):
         masks, biases = masks or {}, biases or {}

@@ -52,8 +52,10 @@ def check_equal_to_padded(model, src, tgt, kernel="auto", edges=None, biases=Non
         total = result.logits.sin().sum() / len(result.logits) + result.act_loss
         slopes.append(torch.autograd.grad(total, leaves, retain_graph=True) if leaves else ())
         total.backward()
-    for name, grad in padded.gradients().items():
-        close(gradients(model)[name], grad, tolerance)
+    for name, leaf in padded.leaves().items():
+        # At depth 1 the halting unit decides nothing, and the twin never comes to use it.
+        slope = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        close(gradients(model)[name], slope, tolerance)
     for mine, twin in zip(*slopes, strict=True):
         close(mine, twin, tolerance)
 
