@@ -141,7 +141,8 @@ class Halting:
         remainder = 1.0 - self._used.to(used.dtype)  # at step 1 still in the default dtype
         weight = torch.where(halted.unsqueeze(1), remainder, p)
         state = weight * x if self._state is None else self._state + weight * x
-        self._done.append((self.ids[halted], state[halted], remainder[halted]))
+        # Summed in 32 bits at least, handed out in the precision of the states.
+        self._done.append((self.ids[halted], state[halted].to(x.dtype), remainder[halted]))
         going = ~halted
         self.ids, self._used, self._state = self.ids[going], used[going], state[going]
         return halted

@@ -342,6 +342,18 @@ def test_bfloat16_autocast(universal):
 
 
 @both_models
+def test_a_model_in_16_bits(universal):
+    batch = GraphPool()(*some_pairs(SRC_LENS, TGT_LENS))
+    model = small_model(universal, torch.bfloat16, halting_bias=-2.0, max_depth=3)
+    found = model(batch)
+    assert found.logits.dtype == torch.bfloat16
+    exact = small_model(universal, torch.float32, halting_bias=-2.0, max_depth=3)(batch)
+    close(found.logits.float(), exact.logits, 0.2)
+    (nn_loss(found.logits.float(), batch) + found.act_loss).backward()
+    assert all(bool(grad.isfinite().all()) for grad in gradients(model).values())
+
+
+@both_models
 def test_precision_can_be_changed_after_use(universal):
     """Nothing computed in float32 is left over, such as a table of positions."""
     model = small_model(universal, torch.float32)
