@@ -1,4 +1,4 @@
-"""The command line: ``graphformer train | translate | evaluate | info``.
+"""The command line: ``graphformer train | translate | evaluate | info | show``.
 
 It parses, calls and prints; what it calls is in :mod:`graphformer.experiment`. A mistake of the
 user ends with one line on standard error and exit code 1 (2 for the command line itself).
@@ -20,6 +20,7 @@ EXAMPLES = {
     "translate": "graphformer translate --model runs/copy < in.txt > out.txt",
     "evaluate": "graphformer evaluate --model runs/copy",
     "info": "graphformer info --model runs/copy",
+    "show": 'graphformer show --model runs/copy --text "a b c" --out page.html',
 }
 
 
@@ -101,6 +102,10 @@ def _parser() -> argparse.ArgumentParser:
             made.add_argument("--out", type=Path, help="write the translations to this file")
 
     _add_model(command("info", "say what a run is"))
+    show = command("show", "write a page on which to see what a translation looked at")
+    _add_model(show)
+    show.add_argument("--text", required=True, help="the sentence")
+    show.add_argument("--out", type=Path, required=True, help="the HTML file to write")
     return parser
 
 
@@ -198,3 +203,14 @@ def _info(args: argparse.Namespace) -> None:
     print(f"vocabulary  {run.codec.size} tokens, {type(run.codec).__name__}")
     print(f"steps       {', '.join(map(str, run.run.steps())) or 'no checkpoints'}")
     print(run.run.config)
+
+
+def _show(args: argparse.Namespace) -> None:
+    from .atomic import write_file
+    from .experiment import TrainedRun
+    from .show import page_data
+    from .viz import attention_page
+
+    page = attention_page(page_data(TrainedRun(args.model, args.device), args.text))
+    write_file(args.out, page.encode("utf-8"))
+    logging.info("written: %s", args.out)

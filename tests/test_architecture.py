@@ -27,7 +27,7 @@ SIDES = {
         *["runfolder", "trainconfig", "evaluation", "update", "train", "callbacks"],
     ],
     "top": ["__init__"],
-    "leaves": ["viz", "recipe", "experiment", "cli", "__main__"],
+    "leaves": ["viz", "recipe", "experiment", "show", "cli", "__main__"],
 }
 MAY_USE = {
     "base": {"base"},

@@ -118,6 +118,17 @@ def test_info(run, capsys):
     assert "ransformer" in shown and "65 tokens" in shown
 
 
+def test_show_writes_one_page(run, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    words = ["show", "--model", str(run), "--quiet", "--out", str(page), "--text"]
+    assert main([*words, "the cat </script> waits"]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.lower().startswith("<!doctype html") and "http" not in text.split("<body")[0]
+    page.unlink()
+    assert main([*words, "  "]) == 1 and "has no words" in capsys.readouterr().err
+    assert not page.exists()
+
+
 def test_resume_equals_a_run_that_was_not_stopped(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     # The rate of a linear schedule would depend on the number of updates, which the stop changes.
@@ -168,7 +179,7 @@ def test_a_vocabulary_of_another_run_is_refused(run, tmp_path, capsys):
     assert "vocab" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["train", "translate", "evaluate", "info"])
+@pytest.mark.parametrize("command", ["train", "translate", "evaluate", "info", "show"])
 def test_help_has_an_example(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])
