@@ -41,17 +41,16 @@ class Coin(nn.Module):
 
 def universal(sizes: Sizes, short: bool) -> list[Row]:
     """Universal Transformer: a mean of 2 steps, spread out or alike, against all 8."""
-    small = replace(sizes, width=sizes.small_width, ff=2 * sizes.small_width)
-    data = batches(small, False)
+    data = batches(sizes, False)
 
     def step(p: float | None) -> tuple[Candidate, Ours]:
-        model = Ours(small, universal=True, max_depth=DEPTH)
+        model = Ours(sizes, universal=True, max_depth=DEPTH)
         for stack in (model.model.enc, model.model.dec):
             if p is None:  # 0.5 twice: every node takes 2 steps
                 nn.init.zeros_(stack.halting_unit.linear.weight)
                 nn.init.zeros_(stack.halting_unit.linear.bias)
             else:
-                stack.halting_unit = Coin(small.width, p)
+                stack.halting_unit = Coin(sizes.width, p)
         model.train()
         parameters = list(model.parameters())
 

@@ -13,8 +13,8 @@ class Sizes:
         runs: timed runs of each candidate, after one warm-up.
         pairs: sentence pairs of a batch.
         shortest, longest: lengths of a sentence, in tokens.
-        width, ff, layers, heads, vocabulary: the model of the training step.
-        small_width: width of the model for the cost of building a batch and for adaptive depth.
+        width, ff, layers, heads, vocabulary: the model of the training step and of adaptive depth.
+        small_width: width of the model for the cost of building a batch.
         blocks: lengths of complete attention blocks.
         block_tokens: tokens of all blocks together.
         window: in-edges of a node in the causal window.
