@@ -96,8 +96,9 @@ def attend(
     if not len(edges):
         # Nothing to attend to. The empty sums keep the result on the autograd graph.
         nothing = q[:0].sum() + k[:0].sum() + v[:0].sum()
+        nothing = nothing if bias is None else nothing + bias.sum()
         out = q.new_zeros(*q.shape[:2], v.shape[-1]) + nothing
-        return (out, q.new_zeros(0, q.shape[1])) if return_weights else out
+        return (out, q.new_zeros(0, q.shape[1]) + nothing) if return_weights else out
     # Neither DGL's nor PyTorch's fused CPU kernels are at home in 16 bits.
     half = q.dtype in (torch.bfloat16, torch.float16)
     kind = torch.float32 if half else q.dtype

@@ -1,4 +1,4 @@
-"""What edge sets are computed from: index ranges, bands, the sizes of samples; and their checks."""
+"""What edge sets are computed from: index ranges, bands, the sizes of samples."""
 
 from __future__ import annotations
 
@@ -37,18 +37,20 @@ def ranges(starts: Tensor, counts: Tensor) -> Tensor:
     return torch.arange(shift.shape[0], device=starts.device) + shift
 
 
-def shifts(sizes: list[int], counts: list[int]) -> Tensor:
-    """What is added to the ids of each part when parts of these sizes are put side by side.
+def shifted(parts: list[Tensor], sizes: list[int]) -> Tensor:
+    """The ids of several parts as they are when the parts stand side by side.
 
     Args:
+        parts: ids of each part, int64.
         sizes: nodes of each part.
-        counts: ids of each part.
 
     Returns:
-        ``(sum of counts,)`` int64.
+        All ids, ``(sum of counts,)`` int64.
     """
+    joined = torch.cat(parts)
     before = torch.tensor([0, *sizes[:-1]]).cumsum(0)
-    return torch.repeat_interleave(before, torch.tensor(counts))
+    counts = torch.tensor([len(part) for part in parts])
+    return joined + torch.repeat_interleave(before, counts).to(joined.device)
 
 
 def seen_by(rows: Tensor, limit: Tensor, band: Band) -> tuple[Tensor, Tensor]:
@@ -86,32 +88,3 @@ class SampleSizes(NamedTuple):
     src: Tensor
     dst: Tensor
     edges: Tensor
-
-
-def check_lens(src_lens: Tensor, dst_lens: Tensor) -> None:
-    """Refuse numbers of sources and targets that do not belong together."""
-    if len(src_lens) != len(dst_lens):
-        raise ValueError(f"{len(src_lens)} source lengths for {len(dst_lens)} target lengths")
-    for side, lens in (("source", src_lens), ("target", dst_lens)):
-        if len(lens) and int(lens.min()) < 0:
-            at = int(lens.argmin())
-            raise ValueError(f"sample {at}: {side} length {int(lens[at])} is negative")
-
-
-def check_ends(src: Tensor, dst: Tensor, num_src: int, num_dst: int, name: str) -> None:
-    """Refuse ids and sizes that make no edge set; see :class:`graphformer.EdgeSet`."""
-    for side, size in (("num_src", num_src), ("num_dst", num_dst)):
-        if size < 0:
-            raise ValueError(f"edge set {name!r}: {side} is {size}, at least 0 is needed")
-    for side, ids in (("src", src), ("dst", dst)):
-        if not isinstance(ids, Tensor) or ids.dtype != torch.int64 or ids.dim() != 1:
-            found = f"{ids.dtype} {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids)
-            raise TypeError(f"edge set {name!r}: {side} must be a 1-d int64 tensor, got {found}")
-    if len(src) != len(dst):
-        raise ValueError(f"edge set {name!r}: {len(src)} sources for {len(dst)} targets")
-    for side, ids, size in (("src", src, num_src), ("dst", dst, num_dst)):
-        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < size:
-            bad = ids[(ids < 0) | (ids >= size)][0]
-            raise ValueError(
-                f"edge set {name!r}: {side} has the id {int(bad)}, valid are 0 to {size - 1}"
-            )

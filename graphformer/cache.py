@@ -12,6 +12,7 @@ from torch import Tensor
 from .bands import ranges
 from .edges import EdgeSet
 from .graph import GraphPool
+from .layers import Memory
 
 
 class RowCache:
@@ -110,3 +111,34 @@ def _sources_of_last(edges: EdgeSet) -> Tensor:
 
 def _last_sources(edges: EdgeSet) -> Tensor:
     return edges.src[edges.dst == edges.num_dst - 1].sort().values
+
+
+class DecoderState:
+    """Where an incremental search stands: sources encoded once, and all decoder rows so far.
+
+    Attributes:
+        num_sentences: sentences B that were handed to ``start``.
+        num_rows: decoder nodes computed so far.
+    """
+
+    def __init__(self, memories: list[Memory], edges: StepEdges, cache: RowCache):
+        self.memories, self.edges, self.cache = memories, edges, cache
+
+    @property
+    def num_sentences(self) -> int:
+        """Number of sources B."""
+        return len(self.edges.src_lens)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of cache rows."""
+        return self.cache.num_rows
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows lie."""
+        return self.edges.src_lens.device
+
+    def memory(self, level: int, sentences: Tensor, position: int) -> Memory:
+        """The encoder as the frontier sees it from one level of the decoder."""
+        return self.memories[level]._replace(edges=self.edges.cross(sentences, position))

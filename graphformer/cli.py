@@ -66,7 +66,9 @@ def _parser() -> argparse.ArgumentParser:
         )
         made.set_defaults(run=globals()[f"_{name}"])
         made.add_argument("--quiet", action="store_true", help="only warnings on standard error")
-        made.add_argument("--device", default="cpu", help="where to compute (default: cpu)")
+        made.add_argument(
+            "--device", type=_device, default="cpu", help="where to compute (default: cpu)"
+        )
         return made
 
     train = command("train", "train a model from a recipe")
@@ -107,6 +109,18 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--text", required=True, help="the sentence")
     show.add_argument("--out", type=Path, required=True, help="the HTML file to write")
     return parser
+
+
+def _device(name: str) -> str:
+    """The name of a device on which something can be computed."""
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise argparse.ArgumentTypeError(f"cannot compute on {name!r}: {reason}") from None
+    return name
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:

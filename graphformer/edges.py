@@ -15,17 +15,18 @@ import dgl
 import torch
 from torch import Tensor
 
-from .bands import COMPLETE, Band, SampleSizes, check_ends, check_lens, ranges, seen_by, shifts
+from .bands import COMPLETE, Band, SampleSizes, ranges, seen_by, shifted
+from .checks import check_ends, check_kept, check_lens
 
 T = TypeVar("T")
 Ends = tuple[Tensor, Tensor] | Callable[[], tuple[Tensor, Tensor]]
 
 
 class EdgeSet:
-    """Directed edges: edge e lets the target ``dst[e]`` attend to the source ``src[e]``.
+    """Directed edges: edge e lets the target ``dst[e]`` attend to the source ``src[e]``; frozen.
 
-    A frozen value. Sources and targets are numbered apart, each from 0; in self-attention the two
-    sides are the same nodes. A batch of samples is one edge set (see :meth:`batch`).
+    Sources and targets are numbered apart, each from 0; in self-attention the two sides are the
+    same nodes. A batch of samples is one edge set (see :meth:`batch`).
 
     Args:
         src: source of each edge, ``(E,)`` int64.
@@ -79,6 +80,10 @@ class EdgeSet:
         self.__dict__.update(band=band, rows=rows, _kept=None, _whole=None)
         self.__dict__.update(_ends=ends, _len=count, _memo={})
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__ | {"_ends": self._pair, "_memo": {}}
+        return {name: value for name, value in state.items() if name != "graph"}
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{self!r} is frozen, {name} cannot be set")
 
@@ -93,9 +98,7 @@ class EdgeSet:
     def banded(
         cls, src_lens: Tensor, dst_lens: Tensor, band: Band = COMPLETE, name: str = ""
     ) -> EdgeSet:
-        """Samples side by side, each with the edges of one band: complete, causal or a window.
-
-        Edges are ordered by sample, then target, then source.
+        """Samples side by side, each with the edges of one band, by sample, target, source.
 
         Args:
             src_lens: number of sources of each sample, ``(B,)`` int64.
@@ -142,10 +145,9 @@ class EdgeSet:
         band = parts[0].band
         if band is not None and all(p.band == band and p._whole is None for p in parts):
             return cls.banded(sizes.src, sizes.dst, band, name)
-        counts = [len(part) for part in parts]
         ends = (
-            torch.cat([part.src for part in parts]) + shifts([p.num_src for p in parts], counts),
-            torch.cat([part.dst for part in parts]) + shifts([p.num_dst for p in parts], counts),
+            shifted([p.src for p in parts], [p.num_src for p in parts]),
+            shifted([p.dst for p in parts], [p.num_dst for p in parts]),
         )
         return cls._new(ends, sizes, name)
 
@@ -162,8 +164,8 @@ class EdgeSet:
         """
         if len(g.canonical_etypes) != 1:
             raise ValueError(f"the graph has {len(g.etypes)} edge types, {g.etypes}; pass one")
-        src, dst = (ends.long() for ends in g.edges(order="eid"))
-        edges = cls(src, dst, g.num_src_nodes(), g.num_dst_nodes(), name)
+        ends = (ids.long() for ids in g.edges(order="eid"))
+        edges = cls(*ends, g.num_src_nodes(), g.num_dst_nodes(), name)
         edges.__dict__["graph"] = g
         return edges
 
@@ -194,7 +196,7 @@ class EdgeSet:
 
     @cached_property
     def graph(self) -> dgl.DGLGraph:
-        """The bipartite DGL graph of these edges; DGL keeps its sparse formats once made."""
+        """The bipartite DGL graph of these edges, which keeps its sparse formats once made."""
         return dgl.heterograph(
             {("source", "to", "target"): (self.src, self.dst)},
             {"source": self.num_src, "target": self.num_dst},
@@ -227,17 +229,17 @@ class EdgeSet:
         This is how halting sheds work: a halted node is no target any more, but stays a source.
 
         Args:
-            targets: ``(N_dst,)`` bool, or the kept targets' ids in ascending order, int64.
+            targets: ``(N_dst,)`` bool, or the kept targets' ids, strictly ascending, int64.
 
         Returns:
             An edge set with ``num_dst`` = number of kept targets; :attr:`kept_targets` tells which.
 
         Raises:
-            ValueError: if this edge set is such a part itself.
+            ValueError: if the targets are not as said, or this edge set is such a part itself.
         """
         if self._whole is not None:
             raise ValueError(f"{self!r} is a part already; take another part of the whole instead")
-        ids = targets.nonzero().squeeze(1) if targets.dtype == torch.bool else targets
+        ids = check_kept(targets, self.num_dst)
         src_lens, dst_lens, _ = self.sizes
         sample = torch.repeat_interleave(dst_lens)  # of each target
         left = torch.bincount(sample[ids], minlength=len(dst_lens))

@@ -26,7 +26,8 @@ def propagate_attention(
         bias: added to the scores, ``(E, H)`` in the order of ``eids``.
 
     Writes:
-        ``g.ndata["wv"]``, ``(N, H, D_v)``, normalised; zero for nodes that no edge enters.
+        ``g.ndata["wv"]``, ``(N, H, D_v)``, normalised. The whole column is new: it is zero for
+        nodes that none of these edges enters, whatever an earlier call left there.
 
     Raises:
         ValueError: if a field is missing or a shape does not fit.
@@ -44,7 +45,7 @@ def _edges_of(g: dgl.DGLGraph, eids: Tensor | EdgeSet | None) -> EdgeSet:
         return eids
     if eids is None:
         return EdgeSet.from_dgl(g)
-    src, dst = g.find_edges(eids)
+    src, dst = g.find_edges(eids.to(g.idtype))
     return EdgeSet(src.long(), dst.long(), g.num_nodes(), g.num_nodes())
 
 

@@ -22,7 +22,7 @@ from .patterns import causal, complete
 KINDS = ("ee", "ed", "dd")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GraphBatch:
     """A batch of sentence pairs as one graph.
 
@@ -172,8 +172,12 @@ class GraphPool:
             "dd": [self.dec(size) for size in tgt_lens],
         }
         for kind, own in (edges or {}).items():
-            _check_own_edges(kind, own, parts)
-            parts[kind] = list(own)
+            if kind not in parts:
+                raise ValueError(f"edges of kind {kind!r}: the kinds are {', '.join(KINDS)}")
+            parts[kind] = [part.to("cpu") for part in own]
+        for kind in KINDS:
+            sources = tgt_lens if kind == "dd" else src_lens
+            _check_sizes(kind, parts[kind], sources, src_lens if kind == "ee" else tgt_lens)
         batch = GraphBatch(
             src=(
                 torch.tensor(list(chain.from_iterable(src)), dtype=torch.long),
@@ -228,16 +232,15 @@ class GraphPool:
         return lens
 
 
-def _check_own_edges(
-    kind: str, own: Sequence[EdgeSet], parts: Mapping[str, Sequence[EdgeSet]]
+def _check_sizes(
+    kind: str, parts: Sequence[EdgeSet], sources: Sequence[int], targets: Sequence[int]
 ) -> None:
-    if kind not in parts:
-        raise ValueError(f"edges of kind {kind!r}: the kinds are {', '.join(KINDS)}")
-    if len(own) != len(parts[kind]):
-        raise ValueError(f"edges of kind {kind!r}: {len(own)} sets for {len(parts[kind])} samples")
-    for at, (given, usual) in enumerate(zip(own, parts[kind], strict=True)):
-        if (given.num_src, given.num_dst) != (usual.num_src, usual.num_dst):
+    """Refuse an edge set, from a pattern or the caller's own, that does not fit its sample."""
+    if len(parts) != len(sources):
+        raise ValueError(f"edges of kind {kind!r}: {len(parts)} sets for {len(sources)} samples")
+    for at, (part, n, m) in enumerate(zip(parts, sources, targets, strict=True)):
+        if part.num_src != n or part.num_dst != m:
             raise ValueError(
-                f"sample {at}: {given!r} was given as {kind!r}, "
-                f"the sample has {usual.num_src} sources and {usual.num_dst} targets"
+                f"sample {at}: {part!r} was given as {kind!r}, "
+                f"the sample has {n} sources and {m} targets"
             )

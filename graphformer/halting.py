@@ -169,6 +169,8 @@ class Halting:
     def _collect(self, field: int) -> Tensor:
         if len(self.ids):
             raise ValueError(f"{len(self.ids)} of {len(self._steps)} nodes have not halted yet")
+        if not self._done:
+            raise ValueError("no node has taken a step yet")
         order = torch.cat([piece[0] for piece in self._done])
         return torch.cat([piece[field] for piece in self._done])[torch.argsort(order)]
 

@@ -68,7 +68,8 @@ class AttentionRecords:
             sample: which sample of the batch.
 
         Returns:
-            ``(H, queries, keys)``; rows sum to 1, cells without an edge are exactly 0. In a
+            ``(H, queries, keys)``; rows sum to 1 (unless weights were dropped in training),
+            cells without an edge are exactly 0. In a
             Universal Transformer the rows of nodes that had halted before are 0.
 
         Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import dgl
 from torch import Tensor, nn
 
 from .attention import attend, check_kernel
@@ -83,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         """
         dropout = self.dropout if self.training else 0.0
         # Decoding steps and user graphs have no blocks, whatever the model prefers.
-        kernel = "message" if edges.band is None else self.kernel
+        kernel = "auto" if edges.band is None else self.kernel
         if self.listener is None:
             return attend(edges, q, k, v, bias=bias, dropout=dropout, kernel=kernel)
         wv, weights = attend(
@@ -98,7 +99,7 @@ class MultiHeadAttention(nn.Module):
 
     def forward(
         self,
-        edges: EdgeSet,
+        edges: EdgeSet | dgl.DGLGraph,
         x: Tensor,
         source: Tensor | None = None,
         bias: Tensor | None = None,
@@ -114,6 +115,8 @@ class MultiHeadAttention(nn.Module):
         Returns:
             ``(N_dst, M)``.
         """
+        if isinstance(edges, dgl.DGLGraph):
+            edges = EdgeSet.from_dgl(edges)
         if source is None:
             fields = self.project(x)
         else:

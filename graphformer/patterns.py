@@ -63,5 +63,5 @@ def window(width: int, causal: bool = False) -> Callable[[int], EdgeSet]:
     return partial(_band_of_one, band=Band(0 if causal else -width, width))
 
 
-def _band_of_one(num: int, band: Band) -> EdgeSet:
+def _band_of_one(num: int, *, band: Band) -> EdgeSet:
     return _banded(num, num, band, "window")

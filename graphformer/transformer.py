@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from .cache import RowCache, StepEdges
+from .cache import DecoderState, RowCache, StepEdges
 from .decode import Hypothesis, infer
 from .dropout import Dropout
 from .edges import EdgeSet
 from .embeddings import Embeddings, Sinusoids
-from .graph import GraphBatch, GraphPool
+from .graph import KINDS, GraphBatch, GraphPool
 from .halting import Halting, Ponder
 from .layers import DecoderLayer, EncoderLayer, Memory, Rows
 
@@ -36,37 +36,6 @@ class Output(NamedTuple):
     def log_probs(self) -> Tensor:
         """Log-probabilities of the next token in nats, ``(T, V)``."""
         return torch.log_softmax(self.logits, -1)
-
-
-class DecoderState:
-    """Where an incremental search stands: sources encoded once, and all decoder rows so far.
-
-    Attributes:
-        num_sentences: sentences B that were handed to ``start``.
-        num_rows: decoder nodes computed so far.
-    """
-
-    def __init__(self, memories: list[Memory], edges: StepEdges, cache: RowCache):
-        self.memories, self.edges, self.cache = memories, edges, cache
-
-    @property
-    def num_sentences(self) -> int:
-        """Number of sources B."""
-        return len(self.edges.src_lens)
-
-    @property
-    def num_rows(self) -> int:
-        """Number of cache rows."""
-        return self.cache.num_rows
-
-    @property
-    def device(self) -> torch.device:
-        """Where the rows lie."""
-        return self.edges.src_lens.device
-
-    def memory(self, level: int, sentences: Tensor, position: int) -> Memory:
-        """The encoder as the frontier sees it from one level of the decoder."""
-        return self.memories[level]._replace(edges=self.edges.cross(sentences, position))
 
 
 class GraphSeq2Seq(nn.Module):
@@ -115,9 +84,12 @@ class GraphSeq2Seq(nn.Module):
             Logits ``(T, V)``, in the order of ``batch.tgt_y``, and the weighted ponder cost.
 
         Raises:
-            ValueError: if a token id lies outside the vocabulary.
+            ValueError: if a token id lies outside the vocabulary, or a kind is unknown.
         """
         bias = bias or {}
+        unknown = [kind for kind in bias if kind not in KINDS]
+        if unknown:
+            raise ValueError(f"bias for {unknown[0]!r}: the kinds are {', '.join(KINDS)}")
         memory, enc = self.encode(batch.src, batch.edges["ee"], bias)
         x, dec = self.decode(batch.tgt, batch.edges, memory, bias)
         return Output(self.generator(x), self._account(enc, dec))
@@ -184,17 +156,29 @@ class GraphSeq2Seq(nn.Module):
             Logits of the next token, ``(F, V)``.
         """
 
-    def infer(self, src: Sequence[Sequence[int]], **options: Any) -> list[list[Hypothesis]]:
-        """Translate: beam search with kept keys and values; see :func:`graphformer.decode.infer`.
+    def infer(
+        self,
+        src: Sequence[Sequence[int]],
+        max_len: int | None = None,
+        k: int = 5,
+        alpha: float = 0.6,
+        n_best: int = 1,
+        **options: Any,
+    ) -> list[list[Hypothesis]]:
+        """Translate: beam search with kept keys and values; see :func:`graphformer.infer`.
 
         Args:
             src: token ids of each sentence.
-            **options: ``max_len``, ``k=5``, ``alpha=0.6``, ``n_best=1`` and others.
+            max_len: most tokens of a translation; ``None``: twice the source and 10 more.
+            k: hypotheses followed at once; 1 is greedy.
+            alpha: exponent of the length penalty.
+            n_best: hypotheses returned for each sentence, at most ``k``.
+            **options: sizes of batches and the pool, as of :func:`graphformer.infer`.
 
         Returns:
             For each sentence its ``n_best`` hypotheses, best first.
         """
-        return infer(self, src, **options)
+        return infer(self, src, max_len, k, alpha, n_best, **options)
 
     def _start_cache(
         self,

@@ -8,14 +8,14 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from .cache import RowCache
+from .cache import DecoderState, RowCache
 from .dropout import Dropout
 from .edges import EdgeSet
 from .embeddings import Sinusoids
 from .graph import GraphPool
 from .halting import DEFAULT_RULE, Halting, HaltingRule, HaltingUnit, Ponder
 from .layers import DecoderLayer, EncoderLayer, Memory, Rows
-from .transformer import Biases, DecoderState, GraphSeq2Seq
+from .transformer import Biases, GraphSeq2Seq
 
 
 class KeyValues(Protocol):

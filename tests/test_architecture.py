@@ -16,10 +16,9 @@ PACKAGE = ROOT / "graphformer"
 SIDES = {
     "base": ["_versions", "atomic", "files"],
     "model": [
-        *["dropout", "bands", "edges", "patterns", "graph", "windows", "blocks", "message"],
-        *["attention"],
-        *["frames", "multihead", "maps", "cache", "halting", "embeddings", "layers", "beam"],
-        *["decode", "transformer", "universal", "build"],
+        *["dropout", "bands", "checks", "edges", "patterns", "graph", "windows", "blocks"],
+        *["message", "attention", "frames", "multihead", "maps", "halting", "embeddings"],
+        *["layers", "cache", "beam", "decode", "transformer", "universal", "build"],
     ],
     "data": ["vocab", "text", "codec", "corpus", "tasks", "batching", "multi30k"],
     "training": [

@@ -1,5 +1,7 @@
 """Edge sets: values that check themselves, batches by offsets, parts, and dense matrices."""
 
+import pickle
+
 import dgl
 import pytest
 import torch
@@ -268,3 +270,24 @@ def test_dense_of_what_is_not_there():
         edges.dense(torch.zeros(5, 1), -1)
     with pytest.raises(ValueError, match="4 rows of values for 5 edges"):
         edges.dense(torch.zeros(4, 1))
+
+
+@pytest.mark.parametrize(
+    "targets", [[2, 0], [0, 0], [0, 3], [-1, 0]], ids=["order", "twice", "beyond", "negative"]
+)
+def test_keep_wants_each_target_once_in_order(targets):
+    whole = EdgeSet.banded(ids(3), ids(3), Band(0))
+    with pytest.raises(ValueError, match="strictly ascending ids from 0 to 2"):
+        whole.keep(ids(*targets))
+    with pytest.raises(ValueError, match="a mask of 2 targets for 3"):
+        whole.keep(torch.tensor([True, False]))
+
+
+def test_pickle_keeps_all_but_what_can_be_made_again():
+    whole = EdgeSet.banded(ids(3, 2), ids(2, 2), Band(0), "banded")
+    part = whole.keep(ids(1, 3))
+    for edges in (whole, part):
+        assert edges.graph is not None
+        again = pickle.loads(pickle.dumps(edges))
+        assert repr(again) == repr(edges) and pairs(again) == pairs(edges)
+        assert again.band == edges.band and again.kept_edges.equal(edges.kept_edges)

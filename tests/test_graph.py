@@ -1,6 +1,7 @@
 """From token ids to one graph: the tutorial's batch, positions, contiguous ids, clear refusals."""
 
 import dataclasses
+import pickle
 
 import pytest
 import torch
@@ -244,3 +245,19 @@ def test_no_limit_unless_given():
 def test_limit_is_checked(limit):
     with pytest.raises(ValueError, match=f"max_len is {limit}, at least 1"):
         GraphPool(max_len=limit)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"),
+    [("ee", {"enc": lambda n: complete(n + 1)}), ("ed", {"cross": lambda n, m: complete(m, n)})],
+)
+def test_a_pattern_that_does_not_fit_is_refused(kind, pattern):
+    with pytest.raises(ValueError, match=f"sample 0: .* was given as '{kind}', the sample has 2"):
+        GraphPool(**pattern)([[4, 5]], [[0, 4, 5, 6, 1]])
+
+
+def test_a_batch_can_be_compared_and_pickled():
+    batch = GraphPool()([[4, 5]], [[0, 4, 1]])
+    assert batch == batch and len({batch, batch}) == 1
+    again = pickle.loads(pickle.dumps(batch))
+    assert again.tgt_y.equal(batch.tgt_y) and len(again.edges["dd"]) == len(batch.edges["dd"])
