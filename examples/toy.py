@@ -86,8 +86,9 @@ def picture(run: TrainedRun, pair: tuple[str, str], path: Path) -> None:
         run.model(batch)
     keys = run.codec.pieces(pair[0])
     queries = ["<sos>", *run.codec.pieces(pair[1])]
-    weights = records.dense("ed").cpu().numpy()
-    attention_map(weights, keys, queries, title="encoder-decoder attention").savefig(path)
+    weights, edges = records.dense("ed").cpu().numpy(), records.mask("ed").cpu().numpy()
+    title = "encoder-decoder attention"
+    attention_map(weights, keys, queries, title=title, edges=edges).savefig(path)
 
 
 def report(results: dict[str, object], out: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from .edges import EdgeSet
@@ -75,11 +76,31 @@ class AttentionRecords:
         Raises:
             ValueError: if there is no such kind, layer or sample.
         """
+        record = self._record(kind, layer)
+        return record.edges.dense(record.weights, sample)
+
+    def mask(self, kind: str, layer: int = -1, sample: int = 0) -> Tensor:
+        """Where there is an edge; a weight may be 0 there all the same, for want of precision.
+
+        Args:
+            kind: ``"ee"``, ``"ed"`` or ``"dd"``.
+            layer: which layer (or step); negative ones count from the end.
+            sample: which sample of the batch.
+
+        Returns:
+            ``(queries, keys)`` bool.
+
+        Raises:
+            ValueError: if there is no such kind, layer or sample.
+        """
+        edges = self._record(kind, layer).edges
+        return edges.dense(torch.ones(len(edges), 1, device=edges.device), sample)[0] > 0
+
+    def _record(self, kind: str, layer: int) -> AttentionRecord:
         records = self.kind(kind)
         if not -len(records) <= layer < len(records):
             raise ValueError(f"layer {layer}: {kind!r} has layers 0 to {len(records) - 1}")
-        record = records[layer]
-        return record.edges.dense(record.weights, sample)
+        return records[layer]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import torch
 from small import BOTH, close, numbers, small_model, some_pairs
 
 from graphformer.attention import attend
+from graphformer.build import make_model
 from graphformer.graph import GraphPool
 from graphformer.maps import AttentionRecords, record_attention
 from graphformer.multihead import MultiHeadAttention
@@ -184,3 +185,14 @@ def test_what_was_not_recorded_is_named():
         records.dense("dd", 0, 3)
     with pytest.raises(ValueError, match="'ee'"):
         AttentionRecords().kind("ee")
+
+
+def test_mask_tells_edges_from_weights_that_are_zero():
+    model = make_model(7, 7, N=1, dim_model=6, dim_ff=5, h=2)
+    with torch.no_grad():
+        model.dec_layers[0].self_block.attn.qkv.weight.mul_(1e6)  # weights underflow
+    with record_attention(model.eval()) as records:
+        model(GraphPool()([[4, 5]], [[0, 4, 5, 6, 1]]))
+    assert records.mask("dd").tolist() == torch.ones(4, 4, dtype=torch.bool).tril().tolist()
+    assert (records.dense("dd")[:, records.mask("dd")] == 0).any()
+    assert records.mask("ed").all() and records.mask("ed").shape == (4, 2)
