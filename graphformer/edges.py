@@ -164,8 +164,8 @@ class EdgeSet:
         """
         if len(g.canonical_etypes) != 1:
             raise ValueError(f"the graph has {len(g.etypes)} edge types, {g.etypes}; pass one")
-        ends = (ids.long() for ids in g.edges(order="eid"))
-        edges = cls(*ends, g.num_src_nodes(), g.num_dst_nodes(), name)
+        src, dst = (ids.long() for ids in g.edges(order="eid"))
+        edges = cls(src, dst, g.num_src_nodes(), g.num_dst_nodes(), name)
         edges.__dict__["graph"] = g
         return edges
 
