@@ -123,8 +123,7 @@ def window_candidate(name: str, sizes: Sizes) -> Candidate:
 
 def masked(length: int, window: int) -> object:
     """Dense SDPA that is told the window by a mask."""
-    distance = torch.arange(length).unsqueeze(1) - torch.arange(length)
-    mask = (distance >= 0) & (distance < window)
+    mask = torch.ones(length, length, dtype=torch.bool).tril_().triu_(1 - window)
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         ends = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))

@@ -76,7 +76,12 @@ def forward_backward(function: Callable[..., torch.Tensor], *leaves: torch.Tenso
 
 def resident_peak() -> float:
     """Most memory that this process has held so far, in MiB."""
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux KiB
+    status = Path("/proc/self/status")
+    if status.exists():
+        # Not ru_maxrss: on Linux a process inherits that from the one that started it.
+        lines = status.read_text(encoding="utf-8").splitlines()
+        return next(int(x.split()[1]) for x in lines if x.startswith("VmHWM")) / 2**10
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, others KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
