@@ -1,8 +1,7 @@
 """Edge sets: who may attend to whom.
 
-An :class:`EdgeSet` is the one thing the attention core needs to know about a graph. It holds plain
-index tensors; what depends on them (DGL's sparse formats, the shapes of dense blocks) is worked
-out at the first use and kept, since a model uses the same edge set in every layer.
+An :class:`EdgeSet` is all that the attention core needs to know of a graph: plain index tensors.
+What depends on them (DGL's formats, dense blocks) is worked out at the first use and kept.
 """
 
 from __future__ import annotations
@@ -166,7 +165,7 @@ class EdgeSet:
             raise ValueError(f"the graph has {len(g.etypes)} edge types, {g.etypes}; pass one")
         src, dst = (ids.long() for ids in g.edges(order="eid"))
         edges = cls(src, dst, g.num_src_nodes(), g.num_dst_nodes(), name)
-        edges.__dict__["graph"] = g
+        edges.__dict__["graph"] = g.local_var()  # a copy, for g may get more edges
         return edges
 
     @property
@@ -296,5 +295,6 @@ class EdgeSet:
         dst = self.kept_targets[self.dst]
         chosen = (dst >= dst_from) & (dst < dst_from + queries)
         matrix = values.new_zeros(queries, keys, values.shape[1])
-        matrix[dst[chosen] - dst_from, self.src[chosen] - src_from] = values[chosen]
+        cells = dst[chosen] - dst_from, self.src[chosen] - src_from
+        matrix.index_put_(cells, values[chosen], accumulate=True)  # an edge may be there twice
         return matrix.permute(2, 0, 1)

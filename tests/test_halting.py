@@ -158,6 +158,8 @@ def test_gradient_of_the_result():
 def test_no_nodes():
     halting = Halting(0)
     assert halting.active.shape == halting.steps.shape == (0,)
+    with pytest.raises(ValueError, match="no node has taken a step"):
+        halting.result()
 
 
 @pytest.mark.parametrize("threshold", [0.0, -0.5, 1.01])

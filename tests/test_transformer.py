@@ -301,6 +301,15 @@ def test_ids_outside_the_vocabulary_are_named(universal, src_ids, tgt_ids, bad):
         small_model(universal)(GraphPool()([src_ids], [tgt_ids]))
 
 
+@both_models
+def test_biases_that_do_not_fit_are_named(universal):
+    model, batch = small_model(universal), GraphPool()(*some_pairs([3], [2]))
+    with pytest.raises(ValueError, match="'enc'.* ee, ed, dd"):
+        model(batch, bias={"enc": torch.zeros(9, 3)})
+    with pytest.raises(ValueError, match=r"bias has the shape \(9, 2\).*'ee'.*\(9, 3\)"):
+        model(batch, bias={"ee": torch.zeros(9, 2)})
+
+
 # ------------------------------------------------------------------ seeds, modes, precision
 
 
