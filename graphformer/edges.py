@@ -289,8 +289,7 @@ class EdgeSet:
         if len(values) != len(self):
             raise ValueError(f"{len(values)} rows of values for {len(self)} edges")
         whole = self if self._whole is None else self._whole
-        src_from = int(self.sizes.src[:sample].sum())
-        dst_from = int(whole.sizes.dst[:sample].sum())
+        src_from, dst_from = (int(n[:sample].sum()) for n in (self.sizes.src, whole.sizes.dst))
         keys, queries = int(self.sizes.src[sample]), int(whole.sizes.dst[sample])
         dst = self.kept_targets[self.dst]
         chosen = (dst >= dst_from) & (dst < dst_from + queries)
