@@ -115,9 +115,10 @@ def test_nothing_is_shared_if_not_wanted(universal):
 # ------------------------------------------------------------------ first weights
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @both_models
-def test_matrices_start_xavier_uniform(universal):
-    model = make_model(101, 103, 1, 36, 31, 3, universal=universal)
+def test_matrices_start_xavier_uniform(universal, shared):
+    model = make_model(101, 103, 1, 36, 31, 3, universal=universal, share_embeddings=shared)
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2:
             expected = 1.0 if "halting" in name or "norm.weight" in name else 0.0

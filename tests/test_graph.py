@@ -194,6 +194,8 @@ def test_own_edges_take_the_place_of_a_pattern():
         ({"ee": [complete(3)]}, ["'ee'", "1 sets for 2 samples"]),
         ({"ee": [complete(3), complete(3)]}, ["sample 1", "'ee'", "2 sources and 2 targets"]),
         ({"ed": [complete(2, 3)] * 2}, ["sample 0", "'ed'", "3 sources and 2 targets"]),
+        ({"ed": [complete(3, 1)] * 2}, ["sample 0", "'ed'", "3 sources and 2 targets"]),
+        ({"ed": [complete(3, 2), complete(3, 1)]}, ["sample 1", "2 sources and 1 targets"]),
     ],
 )
 def test_own_edges_must_fit(edges, says):
