@@ -10,6 +10,7 @@ from small import BOTH, some_pairs
 
 from graphformer.build import ModelConfig, make_model
 from graphformer.graph import GraphPool
+from graphformer.halting import HaltingRule
 from graphformer.multihead import MultiHeadAttention
 from graphformer.transformer import Transformer
 from graphformer.universal import UTransformer
@@ -31,6 +32,21 @@ def test_signature_is_the_one_users_know():
         **{"share_embeddings": True, "attention_dropout": 0.0, "max_depth": 8, "threshold": 0.99},
         **{"act_loss_weight": 0.01, "halting_bias": 1.0, "kernel": "auto"},
     }
+
+
+@pytest.mark.parametrize("model", [Transformer, UTransformer])
+def test_classes_have_the_same_defaults(model):
+    of_make_model = inspect.signature(make_model).parameters
+    for name, parameter in inspect.signature(model).parameters.items():
+        if name == "rule":
+            assert parameter.default == HaltingRule(
+                *(
+                    of_make_model[option].default
+                    for option in ("max_depth", "threshold", "act_loss_weight", "halting_bias")
+                )
+            )
+        else:
+            assert parameter.default == of_make_model[name].default, name
 
 
 def test_config_mirrors_the_signature():

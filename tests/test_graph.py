@@ -243,6 +243,10 @@ def test_no_limit_unless_given():
     assert GraphPool()(src, tgt).n_edges == 401 * 401 + 401 + 1
 
 
+def test_a_limit_of_one_node():
+    assert GraphPool(max_len=1)([[4]], [[0, 1]]).n_nodes == 2
+
+
 @pytest.mark.parametrize("limit", [0, -1])
 def test_limit_is_checked(limit):
     with pytest.raises(ValueError, match=f"max_len is {limit}, at least 1"):
