@@ -138,7 +138,3 @@ class DecoderState:
     def device(self) -> torch.device:
         """Where the rows lie."""
         return self.edges.src_lens.device
-
-    def memory(self, level: int, sentences: Tensor, position: int) -> Memory:
-        """The encoder as the frontier sees it from one level of the decoder."""
-        return self.memories[level]._replace(edges=self.edges.cross(sentences, position))

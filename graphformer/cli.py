@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,18 +60,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="graphformer", description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
 
-    def command(name: str, summary: str) -> argparse.ArgumentParser:
+    def command(
+        name: str, run: Callable[[argparse.Namespace], None], summary: str
+    ) -> argparse.ArgumentParser:
         made = commands.add_parser(
             name, help=summary, description=summary, epilog=f"example: {EXAMPLES[name]}"
         )
-        made.set_defaults(run=globals()[f"_{name}"])
+        made.set_defaults(run=run)
         made.add_argument("--quiet", action="store_true", help="only warnings on standard error")
         made.add_argument(
             "--device", type=_device, default="cpu", help="where to compute (default: cpu)"
         )
         return made
 
-    train = command("train", "train a model from a recipe")
+    train = command("train", _train, "train a model from a recipe")
     train.add_argument("recipe", type=Path, help="recipe file (TOML)")
     train.add_argument("--out", type=Path, required=True, help="folder of the run")
     train.add_argument(
@@ -86,11 +88,11 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--half", action="store_true", help="store the final weights in 16 bits")
     train.add_argument("--tensorboard", action="store_true", help="write TensorBoard scalars too")
 
-    for name, summary in (
-        ("translate", "translate standard input to standard output, line by line"),
-        ("evaluate", "translate the test split and print BLEU"),
+    for name, run, summary in (
+        ("translate", _translate, "translate standard input to standard output, line by line"),
+        ("evaluate", _evaluate, "translate the test split and print BLEU"),
     ):
-        made = command(name, summary)
+        made = command(name, run, summary)
         _add_model(made)
         made.add_argument("--beam", type=int, help="hypotheses followed at once (recipe's)")
         made.add_argument("--alpha", type=float, help="exponent of the length penalty (recipe's)")
@@ -103,8 +105,8 @@ def _parser() -> argparse.ArgumentParser:
             made.add_argument("--tokenize", help="tokenisation of sacreBLEU (13a, or none for tok)")
             made.add_argument("--out", type=Path, help="write the translations to this file")
 
-    _add_model(command("info", "say what a run is"))
-    show = command("show", "write a page on which to see what a translation looked at")
+    _add_model(command("info", _info, "say what a run is"))
+    show = command("show", _show, "write a page on which to see what a translation looked at")
     _add_model(show)
     show.add_argument("--text", required=True, help="the sentence")
     show.add_argument("--out", type=Path, required=True, help="the HTML file to write")

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -162,7 +163,7 @@ class Experiment:
         """The batches of training."""
         return self.train_set.training(self.recipe)
 
-    @property
+    @cached_property
     def updates(self) -> int:
         """Number of updates of the whole run."""
         return total_updates(self.training, self.recipe.train)

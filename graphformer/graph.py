@@ -163,7 +163,7 @@ class GraphPool:
             raise ValueError(f"{len(src)} sources for {len(tgt)} targets")
         src_lens = self._lengths(src, "source", 1)
         tgt_lens = [size - 1 for size in self._lengths(tgt, "target", 2)]
-        ids = torch.tensor(list(chain.from_iterable(tgt)), dtype=torch.long)
+        ids = _flat(tgt)
         n, m = torch.tensor(src_lens), torch.tensor(tgt_lens)
         first = (m + 1).cumsum(0) - (m + 1)  # where each target begins in ids
         parts = {
@@ -179,10 +179,7 @@ class GraphPool:
             sources = tgt_lens if kind == "dd" else src_lens
             _check_sizes(kind, parts[kind], sources, src_lens if kind == "ee" else tgt_lens)
         batch = GraphBatch(
-            src=(
-                torch.tensor(list(chain.from_iterable(src)), dtype=torch.long),
-                ranges(torch.zeros_like(n), n),
-            ),
+            src=(_flat(src), ranges(torch.zeros_like(n), n)),
             tgt=(ids[ranges(first, m)], ranges(torch.zeros_like(m), m)),
             tgt_y=ids[ranges(first + 1, m)],
             src_lens=n,
@@ -208,10 +205,11 @@ class GraphPool:
         """
         lens = self._lengths(src, "source", 1)
         n = torch.tensor(lens)
-        ids = torch.tensor(list(chain.from_iterable(src)), dtype=torch.long)
         pos = ranges(torch.zeros_like(n), n)
-        edges = EdgeSet.batch([self.enc(size) for size in lens], "ee")
-        return (ids.to(device), pos.to(device)), edges.to(device)
+        parts = [self.enc(size) for size in lens]
+        _check_sizes("ee", parts, lens, lens)
+        edges = EdgeSet.batch(parts, "ee")
+        return (_flat(src).to(device), pos.to(device)), edges.to(device)
 
     def _lengths(self, side: Sequence[Sequence[int]], name: str, least: int) -> list[int]:
         """Lengths of one side, checked; a target has one id more than it has nodes."""
@@ -230,6 +228,10 @@ class GraphPool:
                 f"the pool's limit is max_len={self.max_len}"
             )
         return lens
+
+
+def _flat(side: Sequence[Sequence[int]]) -> Tensor:
+    return torch.tensor(list(chain.from_iterable(side)), dtype=torch.long)
 
 
 def _check_sizes(

@@ -134,6 +134,23 @@ class GraphSeq2Seq(nn.Module):
         """The weighted ponder cost of a pass, a scalar; also keeps :attr:`ponder`."""
 
     @abstractmethod
+    def _levels(self) -> tuple[Sequence[DecoderLayer], int]:
+        """The decoder's layers, and how many levels of keys and values decoding keeps."""
+
+    @abstractmethod
+    def _advance(
+        self,
+        state: DecoderState,
+        nodes: tuple[Tensor, Tensor],
+        rows: Tensor,
+        own: EdgeSet,
+        cross: EdgeSet,
+    ) -> Tensor:
+        """Token ids and positions ``(F,)`` of the new nodes -> their normed states ``(F, M)``.
+
+        ``rows`` are their cache rows, ``own`` and ``cross`` the edges into them.
+        """
+
     def start(self, src: Sequence[Sequence[int]], pool: GraphPool | None = None) -> DecoderState:
         """Encode each source once.
 
@@ -141,8 +158,14 @@ class GraphSeq2Seq(nn.Module):
             src: token ids of each source.
             pool: the edge patterns which the model was trained with; ``None``: the usual ones.
         """
+        pool = pool or GraphPool()
+        nodes, edges = pool.sources(src, self.generator.weight.device)
+        memory, _ = self.encode(nodes, edges, {})
+        layers, levels = self._levels()
+        memories = [self._memory(layer, memory, edges) for layer in layers]
+        cache = RowCache(levels, self.h, self.dim_model // self.h, memory)
+        return DecoderState(memories, StepEdges(pool, edges.sizes.src), cache)
 
-    @abstractmethod
     def step(self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor) -> Tensor:
         """Compute the next node of each open hypothesis, and only that.
 
@@ -155,6 +178,10 @@ class GraphSeq2Seq(nn.Module):
         Returns:
             Logits of the next token, ``(F, V)``.
         """
+        rows, position = state.cache.extend(len(tokens)), paths.shape[1]
+        own, cross = state.edges.own(paths, rows), state.edges.cross(sentences, position)
+        nodes = tokens, torch.full_like(tokens, position)
+        return self.generator(self._advance(state, nodes, rows, own, cross))
 
     def infer(
         self,
@@ -179,22 +206,6 @@ class GraphSeq2Seq(nn.Module):
             For each sentence its ``n_best`` hypotheses, best first.
         """
         return infer(self, src, max_len, k, alpha, n_best, **options)
-
-    def _start_cache(
-        self,
-        src: Sequence[Sequence[int]],
-        pool: GraphPool | None,
-        dec_layers: Sequence[DecoderLayer],
-        levels: int,
-    ) -> DecoderState:
-        """Encode the sources and make room for the rows of ``levels`` levels."""
-        pool = pool or GraphPool()
-        device = self.generator.weight.device
-        nodes, edges = pool.sources(src, device)
-        memory, _ = self.encode(nodes, edges, {})
-        memories = [self._memory(layer, memory, edges) for layer in dec_layers]
-        cache = RowCache(levels, self.h, self.dim_model // self.h, memory)
-        return DecoderState(memories, StepEdges(pool, edges.sizes.src), cache)
 
     @staticmethod
     def _memory(
@@ -261,21 +272,24 @@ class Transformer(GraphSeq2Seq):
         """0: nothing is pondered."""
         return self.generator.weight.new_zeros(())
 
-    def start(self, src: Sequence[Sequence[int]], pool: GraphPool | None = None) -> DecoderState:
-        """Encode each of ``src`` once with the patterns of ``pool``; one cache level a layer."""
-        return self._start_cache(
-            src, pool, cast("list[DecoderLayer]", self.dec_layers), len(self.dec_layers)
-        )
+    def _levels(self) -> tuple[Sequence[DecoderLayer], int]:
+        """One level a layer."""
+        return cast("list[DecoderLayer]", self.dec_layers), len(self.dec_layers)
 
-    def step(self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor) -> Tensor:
-        """Logits ``(F, V)`` after ``tokens`` of ``paths`` of ``sentences``, kept in ``state``."""
-        rows, position = state.cache.extend(len(tokens)), paths.shape[1]
-        edges = state.edges.own(paths, rows)
-        x = self.dropout(self.tgt_embed(tokens) + self.positions(torch.full_like(tokens, position)))
+    def _advance(
+        self,
+        state: DecoderState,
+        nodes: tuple[Tensor, Tensor],
+        rows: Tensor,
+        own: EdgeSet,
+        cross: EdgeSet,
+    ) -> Tensor:
+        """The new nodes through all layers; see the base class."""
+        x = self.dropout(self.tgt_embed(nodes[0]) + self.positions(nodes[1]))
         for level, layer in enumerate(cast("list[DecoderLayer]", self.dec_layers)):
             fields = layer.pre_func(Rows({"x": x}))
             state.cache.write(level, rows, fields["k"], fields["v"])
             k, v = state.cache.read(level)
-            seen = state.memory(level, sentences, position)
-            x = layer(x, {"q": fields["q"], "k": k, "v": v}, edges, seen)
-        return self.generator(self.dec_norm(x))
+            seen = state.memories[level]._replace(edges=cross)
+            x = layer(x, {"q": fields["q"], "k": k, "v": v}, own, seen)
+        return self.dec_norm(x)

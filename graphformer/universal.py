@@ -12,7 +12,6 @@ from .cache import DecoderState, RowCache
 from .dropout import Dropout
 from .edges import EdgeSet
 from .embeddings import Sinusoids
-from .graph import GraphPool
 from .halting import DEFAULT_RULE, Halting, HaltingRule, HaltingUnit, Ponder
 from .layers import DecoderLayer, EncoderLayer, Memory, Rows
 from .transformer import Biases, GraphSeq2Seq
@@ -147,7 +146,8 @@ class AdaptiveStack(nn.Module):
             fields = {"q": fields["q"], "k": k, "v": v}
             x = self.layer(x, fields, part, *context, bias=part_bias)
             halted = halting.update(self.halting_unit(self.norm(x)), x)
-            if depth + 1 < self.rule.max_depth and (len(halting.ids) or states.outlive):
+            seen_later = depth + 1 < self.rule.max_depth and (len(halting.ids) or states.outlive)
+            if seen_later and len(halting.ids) < len(ids):
                 # Who goes on (or comes later) sees these through the state in which they stopped.
                 last = self.layer.pre_func(Rows({"x": x[halted]}), "kv")
                 states.settle(depth + 1, ids[halted], last["k"], last["v"])
@@ -237,16 +237,20 @@ class UTransformer(GraphSeq2Seq):
         self.ponder = Ponder({"enc": enc.steps, "dec": dec.steps}, self.rule.max_depth)
         return self.rule.act_loss_weight * torch.cat([enc.ponder(), dec.ponder()]).mean()
 
-    def start(self, src: Sequence[Sequence[int]], pool: GraphPool | None = None) -> DecoderState:
-        """Encode each of ``src`` once with the patterns of ``pool``; one cache level a step."""
-        return self._start_cache(src, pool, [self._dec_layer], self.rule.max_depth)
+    def _levels(self) -> tuple[Sequence[DecoderLayer], int]:
+        """One level a step of the one layer."""
+        return [self._dec_layer], self.rule.max_depth
 
-    def step(self, state: DecoderState, tokens: Tensor, paths: Tensor, sentences: Tensor) -> Tensor:
-        """Logits ``(F, V)`` after ``tokens`` of ``paths`` of ``sentences``, kept in ``state``."""
-        rows, position = state.cache.extend(len(tokens)), paths.shape[1]
-        edges = state.edges.own(paths, rows)
-        seen = state.memory(0, sentences, position)
-        x, places = self.tgt_embed(tokens), torch.full_like(tokens, position)
+    def _advance(
+        self,
+        state: DecoderState,
+        nodes: tuple[Tensor, Tensor],
+        rows: Tensor,
+        own: EdgeSet,
+        cross: EdgeSet,
+    ) -> Tensor:
+        """The new nodes until all have halted; see the base class."""
         states = CachedKeyValues(state.cache, rows)
-        x, _ = self.dec(x, places, edges, states, seen)
-        return self.generator(x)
+        seen = state.memories[0]._replace(edges=cross)
+        x, _ = self.dec(self.tgt_embed(nodes[0]), nodes[1], own, states, seen)
+        return x
