@@ -21,6 +21,7 @@ from torch import nn
 from graphformer.checkpoint import Checkpoint
 from graphformer.evaluation import Batches, evaluate
 from graphformer.loss import LabelSmoothing
+from graphformer.optimizer import make_optimizer
 from graphformer.runfolder import RunFolder
 from graphformer.schedule import Schedule
 from graphformer.state import load_optimizer, load_weights, optimizer_tensors, weights_of
@@ -61,7 +62,7 @@ def fit(
         config: Everything with a number.
         schedule: Function of the number of the update (from 1) to its learning rate.
         criterion: The loss; ``LabelSmoothing()`` if not given.
-        optimizer: Adam with the settings of ``config`` if not given; its rate is set by
+        optimizer: The one that ``config`` names if not given; its rate is set by
             ``schedule`` before each update.
         valid: Data for validation (plain cross-entropy) and early stopping.
         run: Folder for checkpoints and records; without one nothing is written.
@@ -88,11 +89,8 @@ def fit(
     device = torch.device(device)
     criterion = criterion or LabelSmoothing()
     if optimizer is None:
-        # fused: 5 times faster than the plain update on a CPU
         beta1, beta2 = config.betas
-        optimizer = torch.optim.Adam(
-            model.parameters(), betas=(beta1, beta2), eps=config.eps, fused=True
-        )
+        optimizer = make_optimizer(config.optimizer, model, (beta1, beta2), config.eps)
     updater = Updater(model, optimizer, schedule, criterion, batches, config, device)
     training = _Training(updater, valid, run, callbacks)
     if run is not None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from graphformer.optimizer import OPTIMIZERS
+
 __all__ = ["PRECISIONS", "TrainConfig"]
 
 #: Names of the number formats in which a forward pass can run.
@@ -26,6 +28,7 @@ class TrainConfig:
         seed: Source of dropout, 0 <= seed < 2^63. The order of the data is the batches' own.
         accumulate: Batches for one update, at least 1.
         clip_norm: Largest norm of the whole gradient; None for no limit.
+        optimizer: ``adam``, or ``muon`` for the matrices of the layers and Adam for the rest.
         betas: Adam's two decay rates, each at least 0 and below 1.
         eps: Adam's epsilon, above 0.
         precision: Format of the forward pass, ``float32`` or ``bfloat16`` (autocast; weights,
@@ -34,6 +37,10 @@ class TrainConfig:
         keep: Newest checkpoints to keep, at least 1. The best one is kept as well.
         validate_every: Updates from validation to validation; None at the end of each epoch.
         patience: Stop after this many validations in a row without a lower loss; None never.
+        halting_warmup: Updates before the halting units of a Universal Transformer begin to
+            learn. Adam moves them at full speed however small their gradient is, so in the
+            first updates, when depth brings nothing yet, they can learn to halt after one step,
+            where the gradient of the loss with respect to halting is zero for good.
 
     Raises:
         ValueError: If a value is outside its range; the message names argument, value and limit.
@@ -44,6 +51,7 @@ class TrainConfig:
     seed: int = 1
     accumulate: int = 1
     clip_norm: float | None = None
+    optimizer: str = "adam"
     betas: tuple[float, float] = (0.9, 0.98)
     eps: float = 1e-9
     precision: str = "float32"
@@ -51,6 +59,7 @@ class TrainConfig:
     keep: int = 1
     validate_every: int | None = None
     patience: int | None = None
+    halting_warmup: int = 0
 
     def __post_init__(self) -> None:
         for name in ("epochs", "accumulate", "keep"):
@@ -58,7 +67,8 @@ class TrainConfig:
         for name in ("max_steps", "save_every", "validate_every", "patience"):
             if getattr(self, name) is not None:
                 self._check_whole(name, least=1)
-        self._check_whole("seed", least=0)
+        for name in ("seed", "halting_warmup"):
+            self._check_whole(name, least=0)
         if self.seed >= 2**63:
             raise ValueError(f"seed must be below 2^63, got {self.seed}")
         if self.clip_norm is not None:
@@ -67,6 +77,10 @@ class TrainConfig:
         if self.precision not in PRECISIONS:
             raise ValueError(
                 f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}"
+            )
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(
+                f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}"
             )
         betas = self.betas
         if not isinstance(betas, (tuple, list)) or not (

@@ -130,6 +130,8 @@ class Updater:
                     nats, ponder, right = self._backward(part, total)
                     loss, act_loss, correct = loss + nats, act_loss + ponder, correct + right
                     _check_finite("loss", nats + ponder, indices)
+            if step <= self.config.halting_warmup:
+                _forget_halting(self.model)
             norm = self._gradient_norm()
             _check_finite("gradient norm", norm, [i for indices in samples for i in indices])
         except FloatingPointError as error:
@@ -161,6 +163,13 @@ class Updater:
             return nn.utils.clip_grad_norm_(parameters, self.config.clip_norm).item()
         gradients = [p.grad for p in parameters if p.grad is not None]
         return nn.utils.get_total_norm(gradients).item()
+
+
+def _forget_halting(model: nn.Module) -> None:
+    """Drop the gradient of the halting units, which an optimiser then leaves alone."""
+    for name, parameter in model.named_parameters():
+        if "halting_unit" in name.split("."):
+            parameter.grad = None
 
 
 def _check_finite(name: str, value: float, indices: Sequence[int]) -> None:

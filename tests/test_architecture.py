@@ -23,7 +23,7 @@ SIDES = {
     "data": ["vocab", "text", "codec", "corpus", "tasks", "batching", "multi30k"],
     "training": [
         *["loss", "schedule", "metrics", "state", "averaging", "checkpoint", "metricslog"],
-        *["runfolder", "trainconfig", "evaluation", "update", "train", "callbacks"],
+        *["runfolder", "optimizer", "trainconfig", "evaluation", "update", "train", "callbacks"],
     ],
     "top": ["__init__"],
     "leaves": ["viz", "recipe", "experiment", "show", "cli", "__main__"],

@@ -9,6 +9,7 @@ import pytest
 import torch
 from stub import StubBatch, StubOutput, stub_batches, stub_model
 
+from graphformer.build import make_model
 from graphformer.callbacks import TensorBoardLogger, progress, shielded
 from graphformer.evaluation import Batches, evaluate
 from graphformer.loss import LabelSmoothing
@@ -520,6 +521,8 @@ def test_tensorboard_scalars(tmp_path):
         ("betas", 0.9, "two numbers"),
         ("betas", (0.9,), "two numbers"),
         ("precision", "float16", "one of float32, bfloat16, got 'float16'"),
+        ("optimizer", "sgd", "one of adam, muon, got 'sgd'"),
+        ("halting_warmup", -1, "at least 0, got -1"),
     ],
 )
 def test_each_bad_setting_is_named(option, value, limit):
@@ -547,8 +550,10 @@ def graph_batches():
 
 
 @pytest.mark.parametrize("universal", [False, True])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_both_models_train_and_resume_bit_for_bit(tmp_path, universal, precision):
+@pytest.mark.parametrize(
+    ("precision", "optimizer"), [("float32", "adam"), ("bfloat16", "adam"), ("float32", "muon")]
+)
+def test_both_models_train_and_resume_bit_for_bit(tmp_path, universal, precision, optimizer):
     build = pytest.importorskip("graphformer.build")
 
     def model(seed):
@@ -557,7 +562,15 @@ def test_both_models_train_and_resume_bit_for_bit(tmp_path, universal, precision
             11, 11, N=1, dim_model=14, dim_ff=17, h=2, dropout=0.2, universal=universal, max_depth=3
         )
 
-    config = TrainConfig(epochs=3, accumulate=2, precision=precision, save_every=1, clip_norm=1.0)
+    config = TrainConfig(
+        epochs=3,
+        accumulate=2,
+        precision=precision,
+        save_every=1,
+        clip_norm=1.0,
+        optimizer=optimizer,
+        halting_warmup=2,
+    )
     schedule = Noam(14, 5)
     options = {"batches": graph_batches(), "schedule": schedule, "valid": graph_batches()}
     whole, expected = trained(config=config, model=model(1), **options)
@@ -571,3 +584,19 @@ def test_both_models_train_and_resume_bit_for_bit(tmp_path, universal, precision
     fresh = model(3)
     load_weights(fresh, run.read_model(), run.path)
     assert evaluate(fresh, graph_batches(), precision=precision) == expected[-1].valid
+
+
+def test_halting_units_wait_for_the_end_of_their_warm_up():
+    torch.manual_seed(1)
+    model = make_model(11, 11, dim_model=14, dim_ff=17, h=2, universal=True, max_depth=3)
+    config = TrainConfig(epochs=1, halting_warmup=2)
+    seen = [weights_of(model)]
+    for _ in fit(model, graph_batches(), config, Constant(0.01)):
+        seen.append(weights_of(model))
+    halting = [name for name in seen[0] if "halting_unit" in name]
+    assert len(halting) == 4
+    for name in halting:
+        assert torch.equal(seen[0][name], seen[2][name])
+        assert not torch.equal(seen[2][name], seen[3][name])
+    for before, now in zip(seen, seen[1:], strict=False):
+        assert not torch.equal(before["tgt_embed.weight"], now["tgt_embed.weight"])
