@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch  # noqa: E402
 
-from benchmarks import attending, costs, training  # noqa: E402
+from benchmarks import attending, costs, decoding, training  # noqa: E402
 from benchmarks.measure import Candidate, machine, memory_here  # noqa: E402
 from benchmarks.rows import Measure, Row, table  # noqa: E402
 from benchmarks.sizes import FULL, SHORT, Sizes  # noqa: E402
@@ -27,6 +27,7 @@ MEASURES: dict[str, Measure] = {
     "universal": costs.universal,
     "training": training.random_batches,
     "sorted": training.sorted_batches,
+    "decoding": decoding.decoding,
     "crossover": attending.crossover,
     "growth": attending.growth,
 }

@@ -20,6 +20,7 @@ class Sizes:
         window: in-edges of a node in the causal window.
         window_length: tokens under that window; also halved and doubled.
         crossover_length: tokens of a block whose density is varied.
+        decoded: sentences that are also decoded the slow way.
         gemm: rows and columns of the matrix product that gives the peak.
     """
 
@@ -38,6 +39,7 @@ class Sizes:
     window: int = 128
     window_length: int = 8192
     crossover_length: int = 256
+    decoded: int = 100
     gemm: int = 2048
 
 
@@ -58,5 +60,6 @@ SHORT = Sizes(
     window=5,
     window_length=94,
     crossover_length=67,
+    decoded=3,
     gemm=37,
 )
