@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from realdata import multi30k_folder, needs_multi30k
 
 from graphformer import multi30k as module
 from graphformer.corpus import read_parallel
@@ -264,21 +265,10 @@ def test_another_form_is_refused():
         multi30k(form="bpe")
 
 
-def real_folder():
-    beside = Path(__file__).resolve().parents[2] / "shared" / "multi30k"
-    return Path(os.environ.get("GRAPHFORMER_MULTI30K") or beside)
-
-
-needs_data = pytest.mark.skipif(
-    not (real_folder() / "raw" / "train.en.gz").is_file(),
-    reason=f"Multi30k is not in {real_folder()}; GRAPHFORMER_MULTI30K names its folder",
-)
-
-
-@needs_data
+@needs_multi30k
 @pytest.mark.parametrize("form", ["raw", "tok"])
 def test_the_real_files(form):
-    files = multi30k(real_folder(), form=form)
+    files = multi30k(multi30k_folder(), form=form)
     counts = [len(read_parallel(*pair).pairs) for pair in files if pair]
     assert counts == [29000, 1014, 1000]
     if form == "tok":
@@ -286,10 +276,10 @@ def test_the_real_files(form):
         assert sum(len(tgt.split(" ")) for _, tgt in target) == 12103
 
 
-@needs_data
+@needs_multi30k
 def test_the_real_files_are_those_that_a_download_would_give():
     for name, (size, digest) in module._FILES.items():
-        data = (real_folder() / name).read_bytes()
+        data = (multi30k_folder() / name).read_bytes()
         assert (len(data), hashlib.sha256(data).hexdigest()) == (size, digest)
 
 
