@@ -70,7 +70,7 @@ def attend(
         q: queries of the targets, ``(N_dst, H, D)``.
         k: keys of the sources, ``(N_src, H, D)``.
         v: values of the sources, ``(N_src, H, D_v)``.
-        bias: added to the scores, ``(E, H)`` in edge order.
+        bias: added to the scores, ``(E, H)`` in edge order; in their precision, whatever its own.
         dropout: probability of dropping a weight, in [0, 1).
         kernel: ``"message"``, ``"block"``, or ``"auto"``: blocks where their structure is known.
         return_weights: also return the weights as they were used, dropout included.
@@ -81,6 +81,8 @@ def attend(
 
     Raises:
         ValueError: if a shape does not fit, or ``dropout`` or ``kernel`` is not a valid choice.
+        TypeError: if ``q``, ``k`` and ``v`` differ in precision and autocast is off; under
+            autocast that of ``q`` is taken.
 
     Source: Vaswani et al. 2017, section 3.2, equation 1; a bias on edges as in Shaw et al. 2018.
 
@@ -159,6 +161,9 @@ def _check_shapes(
     if q.shape[1:] != k.shape[1:] or v.shape[1] != q.shape[1]:
         shapes = ", ".join(f"{n} {tuple(t.shape)}" for n, t in (("q", q), ("k", k), ("v", v)))
         raise ValueError(f"heads or widths differ: {shapes}")
+    if not q.dtype == k.dtype == v.dtype and not torch.is_autocast_enabled(q.device.type):
+        kinds = ", ".join(f"{n} {t.dtype}" for n, t in (("q", q), ("k", k), ("v", v)))
+        raise TypeError(f"q, k and v must have one precision where autocast is off: {kinds}")
     if bias is not None and bias.shape != (len(edges), q.shape[1]):
         raise ValueError(
             f"bias has the shape {tuple(bias.shape)}, {edges!r} with {q.shape[1]} heads needs "

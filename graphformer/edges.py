@@ -28,7 +28,7 @@ class EdgeSet:
     same nodes. A batch of samples is one edge set (see :meth:`batch`).
 
     Args:
-        src: source of each edge, ``(E,)`` int64.
+        src: source of each edge, ``(E,)`` int64; copied, and so is ``dst``.
         dst: target of each edge, ``(E,)`` int64.
         num_src: number of source nodes.
         num_dst: number of target nodes.
@@ -64,7 +64,7 @@ class EdgeSet:
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int, name: str = ""):
         check_ends(src, dst, num_src, num_dst, name)
         sizes = SampleSizes(*(src.new_tensor([size]) for size in (num_src, num_dst, len(src))))
-        self._set((src, dst), sizes, name)
+        self._set((src.clone(), dst.clone()), sizes, name)
 
     def _set(
         self,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
+from operator import index
 
 import dgl
 import torch
@@ -158,12 +159,13 @@ class GraphPool:
             ValueError: if the numbers of sources and targets differ, if there are none, or if a
                 source is empty, a target has fewer than 2 ids, a side is longer than ``max_len``,
                 or an edge set does not fit its sample; the message names the sample.
+            TypeError: if an id is no whole number; the message names sample and position.
         """
         if len(src) != len(tgt):
             raise ValueError(f"{len(src)} sources for {len(tgt)} targets")
         src_lens = self._lengths(src, "source", 1)
         tgt_lens = [size - 1 for size in self._lengths(tgt, "target", 2)]
-        ids = _flat(tgt)
+        ids = _flat(tgt, "target")
         n, m = torch.tensor(src_lens), torch.tensor(tgt_lens)
         first = (m + 1).cumsum(0) - (m + 1)  # where each target begins in ids
         parts = {
@@ -179,7 +181,7 @@ class GraphPool:
             sources = tgt_lens if kind == "dd" else src_lens
             _check_sizes(kind, parts[kind], sources, src_lens if kind == "ee" else tgt_lens)
         batch = GraphBatch(
-            src=(_flat(src), ranges(torch.zeros_like(n), n)),
+            src=(_flat(src, "source"), ranges(torch.zeros_like(n), n)),
             tgt=(ids[ranges(first, m)], ranges(torch.zeros_like(m), m)),
             tgt_y=ids[ranges(first + 1, m)],
             src_lens=n,
@@ -201,7 +203,7 @@ class GraphPool:
             Token ids and positions ``(Σn,)`` each, and the edge set ``"ee"``.
 
         Raises:
-            ValueError: as for a batch.
+            ValueError, TypeError: as for a batch.
         """
         lens = self._lengths(src, "source", 1)
         n = torch.tensor(lens)
@@ -209,7 +211,7 @@ class GraphPool:
         parts = [self.enc(size) for size in lens]
         _check_sizes("ee", parts, lens, lens)
         edges = EdgeSet.batch(parts, "ee")
-        return (_flat(src).to(device), pos.to(device)), edges.to(device)
+        return (_flat(src, "source").to(device), pos.to(device)), edges.to(device)
 
     def _lengths(self, side: Sequence[Sequence[int]], name: str, least: int) -> list[int]:
         """Lengths of one side, checked; a target has one id more than it has nodes."""
@@ -230,8 +232,28 @@ class GraphPool:
         return lens
 
 
-def _flat(side: Sequence[Sequence[int]]) -> Tensor:
-    return torch.tensor(list(chain.from_iterable(side)), dtype=torch.long)
+def _flat(side: Sequence[Sequence[int]], name: str) -> Tensor:
+    """All ids of a side, one after the other; refuses what a conversion would have cut."""
+    try:
+        ids = torch.tensor(list(chain.from_iterable(side)))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(_no_id(side, name)) from error
+    if ids.is_floating_point() or ids.is_complex():
+        raise TypeError(_no_id(side, name))
+    return ids.long()
+
+
+def _no_id(side: Sequence[Sequence[int]], name: str) -> str:
+    for at, ids in enumerate(side):
+        for position, value in enumerate(ids):
+            try:
+                if -(2**63) <= index(value) < 2**63:
+                    continue
+            except TypeError:
+                pass
+            where = f"sample {at}: its {name} has {value!r} at position {position}"
+            return f"{where}, a token id is a whole number of 64 bits"
+    return f"a {name} holds something that is no token id"
 
 
 def _check_sizes(

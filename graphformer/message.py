@@ -35,17 +35,19 @@ def message_attention(
         Sums ``(N_dst, H, D_v)``, zero for nodes without in-edges, and the weights ``(E, H)``.
     """
     q, k, v = ends
-    with g.local_scope():  # a column that outlived the call would keep the autograd history
-        g.dstdata["q"] = q * q.shape[-1] ** -0.5
-        g.srcdata["k"], g.srcdata["v"] = k, v
-        # ------------------------------------------------------- the three lines of attention
-        g.apply_edges(fn.u_dot_v("k", "q", "score"))  # (E, H, 1)
-        g.edata["w"] = _edge_softmax(g, bias)  # (E, H, 1)
-        if dropout:
-            g.edata["w"] = drop(g.edata["w"], dropout)
-        g.update_all(fn.u_mul_e("v", "w", "m"), fn.sum("m", "wv"))  # (N_dst, H, D_v)
-        # -----------------------------------------------------------------------------------
-        return g.dstdata["wv"], g.edata["w"].squeeze(-1)
+    # Columns of its own: one that outlived the call would keep the autograd history. Not
+    # `local_scope`, which an error or an interrupt leaves open.
+    g = g.local_var()
+    g.dstdata["q"] = q * q.shape[-1] ** -0.5
+    g.srcdata["k"], g.srcdata["v"] = k, v
+    # ----------------------------------------------------------- the three lines of attention
+    g.apply_edges(fn.u_dot_v("k", "q", "score"))  # (E, H, 1)
+    g.edata["w"] = _edge_softmax(g, bias)  # (E, H, 1)
+    if dropout:
+        g.edata["w"] = drop(g.edata["w"], dropout)
+    g.update_all(fn.u_mul_e("v", "w", "m"), fn.sum("m", "wv"))  # (N_dst, H, D_v)
+    # ---------------------------------------------------------------------------------------
+    return g.dstdata["wv"], g.edata["w"].squeeze(-1)
 
 
 def _edge_softmax(g: dgl.DGLGraph, bias: Tensor | None) -> Tensor:

@@ -178,6 +178,8 @@ class GraphSeq2Seq(nn.Module):
         Returns:
             Logits of the next token, ``(F, V)``.
         """
+        if not len(tokens):
+            return self.generator.weight.new_zeros(0, self.tgt_vocab)
         rows, position = state.cache.extend(len(tokens)), paths.shape[1]
         own, cross = state.edges.own(paths, rows), state.edges.cross(sentences, position)
         nodes = tokens, torch.full_like(tokens, position)

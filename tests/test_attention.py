@@ -229,6 +229,24 @@ def test_nothing_is_left_on_a_graph():
     assert not edges.graph.edata and not edges.graph.dstdata and not edges.graph.srcdata
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_nothing_is_left_on_a_graph_by_an_interrupt(monkeypatch, error):
+    edges = window(1)(5)
+    q, k, v, _ = heads(edges)
+    g = dgl.graph((edges.src, edges.dst), num_nodes=5)
+    g.ndata["k"] = torch.arange(5)
+
+    def interrupted(*arguments):
+        raise error
+
+    monkeypatch.setattr("graphformer.message._edge_softmax", interrupted)
+    for graph in (edges, g):
+        with pytest.raises(error):
+            attend(graph, q, k, v, kernel="message")
+    assert list(g.ndata) == ["k"] and g.ndata["k"].tolist() == [0, 1, 2, 3, 4] and not g.edata
+    assert not edges.graph.edata and not edges.graph.dstdata and not edges.graph.srcdata
+
+
 # ------------------------------------------------------------------ dropout
 
 
@@ -325,6 +343,19 @@ def test_what_does_not_fit_is_named(change, says):
         attend(causal(3), **{**fits, **change})
     for part in says:
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_mixed_precision_is_refused_unless_autocast_is_on(name):
+    edges = causal(3)
+    single = dict.fromkeys("qkv", torch.ones(3, 2, 3))
+    mixed = {**single, name: single[name].double()}
+    with pytest.raises(TypeError, match=f"autocast is off: .*{name} torch.float64"):
+        attend(edges, **mixed)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert attend(edges, **mixed).dtype == mixed["q"].dtype
+    with torch.autocast("cpu", enabled=False), pytest.raises(TypeError, match="autocast is off"):
+        attend(edges, **mixed)
 
 
 def test_block_kernel_needs_blocks():

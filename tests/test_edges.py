@@ -72,6 +72,14 @@ def test_frozen(field):
         setattr(edges, field, getattr(edges, field))
 
 
+def test_the_callers_tensors_are_copied():
+    src, dst = torch.tensor([0, 1]), torch.tensor([1, 1])
+    edges = EdgeSet(src, dst, 2, 2)
+    src.fill_(99)
+    dst.zero_()
+    assert (edges.src.tolist(), edges.dst.tolist()) == ([0, 1], [1, 1])
+
+
 def test_lengths_are_checked():
     with pytest.raises(ValueError, match="sample 1: target length -2 is negative"):
         EdgeSet.banded(ids(3, 2), ids(3, -2))

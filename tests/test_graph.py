@@ -3,11 +3,12 @@
 import dataclasses
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import some_pairs
+from small import small_model, some_pairs
 
 from graphformer.edges import EdgeSet
 from graphformer.graph import GraphBatch, GraphPool
@@ -221,6 +222,26 @@ def test_own_edges_must_fit(edges, says):
 def test_bad_batches_are_named(src, tgt, says):
     with pytest.raises(ValueError, match=says):
         GraphPool()(src, tgt)
+
+
+@pytest.mark.parametrize("universal", [False, True])
+@pytest.mark.parametrize(
+    "value", [5.0, 5.5, float("nan"), np.float32(5), torch.tensor(5.0), "5", None, 2**63, 5j]
+)
+def test_an_id_that_is_no_whole_number_is_named(value, universal):
+    with pytest.raises(TypeError, match="sample 1: its source has .* at position 2, a token id"):
+        GraphPool()([[4], [4, 5, value]], [[0, 1], [0, 1]])
+    with pytest.raises(TypeError, match="sample 0: its target has .* at position 1, a token id"):
+        GraphPool()([[4], [4, 5]], [[0, value, 1], [0, 1]])
+    with pytest.raises(TypeError, match="sample 0: its source has .* at position 0, a token id"):
+        small_model(universal).start([[value]])
+
+
+def test_ids_may_be_any_kind_of_whole_number():
+    sources = [[4, 5], np.array([4, 5], dtype=np.int32), torch.tensor([4, 5])]
+    batch = GraphPool()(sources, [[0, np.int64(6), 1]] * 3)
+    assert batch.src[0].tolist() == [4, 5] * 3 and batch.tgt_y.tolist() == [6, 1] * 3
+    assert batch.src[0].dtype == batch.tgt_y.dtype == torch.int64
 
 
 def test_limit():

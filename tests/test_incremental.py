@@ -162,6 +162,21 @@ def test_a_sentence_is_told_apart_from_its_place(universal):
 
 
 @both_models
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_no_open_hypothesis_gives_no_logits(universal, dtype):
+    model = small_model(universal, dtype)
+    state = model.start([[4, 5, 6]])
+    none = torch.zeros(0, dtype=torch.int64)
+    for position, first in ((0, []), (1, [0])):
+        logits = model.step(state, none, torch.zeros(0, position, dtype=torch.int64), none)
+        assert logits.shape == (0, 23) and logits.dtype == dtype
+        assert state.num_rows == len(first), "no row either"
+        if not first:
+            zero = torch.zeros(1, dtype=torch.int64)
+            model.step(state, zero, torch.zeros(1, 0, dtype=torch.int64), zero)
+
+
+@both_models
 def test_bad_sources_are_named(universal):
     model = small_model(universal)
     with pytest.raises(ValueError, match="sample 1: its source has 0 ids"):
