@@ -10,7 +10,9 @@ from torch import Tensor
 __all__ = ["average_weights", "to_half"]
 
 
-def average_weights(sets: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def average_weights(
+    sets: Iterable[Mapping[str, Tensor]], source: object = "average"
+) -> dict[str, Tensor]:
     """Mean of each tensor over several sets of weights of the same model.
 
     Sums are kept in float64 and the mean is rounded once, to the type of the first set, so that
@@ -19,6 +21,7 @@ def average_weights(sets: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
     Args:
         sets: The sets, oldest first; may be a generator that reads them one by one.
+        source: Where they come from, for the message.
 
     Raises:
         ValueError: If there is no set, or two differ in names or shapes.
@@ -33,7 +36,9 @@ def average_weights(sets: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
             first = dict(weights)
             total = {name: torch.zeros_like(t, dtype=torch.float64) for name, t in first.items()}
         if {n: t.shape for n, t in weights.items()} != {n: t.shape for n, t in first.items()}:
-            raise ValueError(f"set of weights {count + 1} has other names or shapes than set 1")
+            raise ValueError(
+                f"{source}: set of weights {count + 1} has other names or shapes than set 1"
+            )
         for name, tensor in weights.items():
             if tensor.is_floating_point():
                 total[name] += tensor
@@ -41,7 +46,7 @@ def average_weights(sets: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
                 first[name] = tensor
         count += 1
     if not count:
-        raise ValueError("there are no weights to average")
+        raise ValueError(f"{source}: there are no weights to average")
     return {
         name: (total[name] / count).to(tensor.dtype) if tensor.is_floating_point() else tensor
         for name, tensor in first.items()

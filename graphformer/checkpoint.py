@@ -91,6 +91,9 @@ def unpack_tensors(data: bytes, source: object) -> tuple[Tensors, dict[str, str]
         raise ValueError(f"{source}: has no digest, so it was not written by graphformer")
     metadata = read_json(about.encode("utf-8", "replace"), source)
     expected = metadata.pop("sha256", None)
+    for name in tensors:
+        if not name.isprintable():
+            raise ValueError(f"{source}: damaged, it has a tensor named {name!r}")
     if expected != _digest(tensors, metadata):
         raise ValueError(f"{source}: damaged, its contents do not agree with their digest")
     return tensors, metadata

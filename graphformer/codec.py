@@ -253,6 +253,8 @@ def _read_head(path: Path) -> dict[str, str]:
         raise ValueError(f"{path}, line {error.lineno}: {error.msg}") from None
     except RecursionError:
         raise ValueError(f"{path}, line 1: nested too deeply") from None
+    except ValueError as error:  # a number too long for Python to convert
+        raise ValueError(f"{path}: {error}") from None
     kinds = {"words": {"kind", "tokens", _VOCAB}, "bpe": {"kind", _VOCAB, _MODEL}}
     kind = head.get("kind") if isinstance(head, dict) else None
     if not isinstance(head, dict) or not isinstance(kind, str) or kind not in kinds:
@@ -266,7 +268,7 @@ def _compare(folder: Path, name: str, found: str, head: dict[str, str]) -> None:
     if found != head[name]:
         raise ValueError(
             f"{folder / name} is not the file that {folder / _HEAD} was written with "
-            f"(SHA-256 {found[:12]}, expected {head[name][:12]})"
+            f"(SHA-256 {found[:12]!r}, expected {head[name][:12]!r})"
         )
 
 

@@ -140,7 +140,6 @@ class Experiment:
         if resume:
             self.run = RunFolder.open(out)
             self.codec = load_codec(out)
-            self.run.replace_config(write_recipe(recipe))
         else:
             self.codec = learn_codec(recipe.data, self.texts.train)
             self.run = RunFolder.create(out, write_recipe(recipe), self.codec.files())
@@ -172,7 +171,7 @@ class Experiment:
         """Train, one record an update; see :func:`graphformer.train.fit`."""
         recipe = self.recipe
         valid = self.valid_set
-        return fit(
+        records = fit(
             self.model,
             self.training,
             recipe.train,
@@ -184,6 +183,9 @@ class Experiment:
             callbacks=callbacks,
             device=self.device,
         )
+        if self.resume:  # the folder is locked now, and its checkpoint fits this recipe
+            self.run.replace_config(write_recipe(recipe))
+        return records
 
     def finish(self, dtype: torch.dtype | None = None) -> TrainedRun:
         """Average the last checkpoints into ``model.safetensors`` and open the finished run.

@@ -168,8 +168,9 @@ def parse_recipe(text: str, source: str, overrides: Sequence[str] = ()) -> Recip
     """Read a recipe from its text; see :func:`read_recipe`. ``source`` is for messages."""
     try:
         tables: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ValueError(f"{source}: not a TOML file ({error or 'nested too deeply'})") from None
+    except (ValueError, RecursionError) as error:  # ValueError: a number of 5000 digits too
+        reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        raise ValueError(f"{source}: not a TOML file ({reason})") from None
     for change in overrides:
         _override(tables, change)
     hints = get_type_hints(Recipe)
@@ -198,7 +199,7 @@ def _override(tables: dict[str, Any], change: str) -> None:
         raise ValueError(f"override {change!r}: write it as table.key=value")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         parsed = value.strip()  # a bare word is taken as text
     inner = tables.setdefault(table, {})
     if not isinstance(inner, dict):
@@ -233,7 +234,10 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
             inner = get_args(option)[0]
             return tuple(_typed(item, inner, where) for item in value)
         if base is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise ValueError(f"{where}: {value} is too large for a float") from None
         if isinstance(value, base) and (base is bool) == isinstance(value, bool):
             return value
     names = " or ".join(getattr(option, "__name__", str(option)) for option in options)

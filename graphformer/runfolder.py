@@ -235,10 +235,8 @@ class RunFolder:
         """
         if last < 1:
             raise ValueError(f"last must be at least 1, got {last}")
-        steps = self.steps()[-last:]
-        if not steps:
-            raise ValueError(f"{self.path / _CHECKPOINTS}: has no checkpoint to average")
-        return average_weights(self.checkpoint(s, optimizer=False).weights for s in steps)
+        sets = (self.checkpoint(s, optimizer=False).weights for s in self.steps()[-last:])
+        return average_weights(sets, self.path / _CHECKPOINTS)
 
     def _folder(self, step: int) -> Path:
         return self.path / _CHECKPOINTS / f"step-{step:08d}"

@@ -126,15 +126,55 @@ def load_optimizer(
         source: The file it comes from, for the message.
 
     Raises:
-        ValueError: If a tensor belongs to no parameter of the optimiser.
+        ValueError: If a tensor belongs to no parameter of the optimiser, or is not what the
+            optimiser keeps of that parameter.
     """
     index = {name: i for i, name in enumerate(_parameter_names(model, optimizer))}
+    wanted = _state_after_a_step(optimizer)
     state: dict[int, Tensors] = {}
     for key, tensor in tensors.items():
         kind, _, name = key.partition("/")
         if name not in index:
             raise ValueError(f"{source}: tensor {key} belongs to no parameter being trained")
         state.setdefault(index[name], {})[kind] = tensor
+    for name, i in index.items():
+        found = {kind: (t.shape, t.is_floating_point()) for kind, t in state.get(i, {}).items()}
+        if found and found != wanted[i]:
+            raise ValueError(
+                f"{source}: the optimiser's state of {name} is {_shown(found)}, this one keeps "
+                f"{_shown(wanted[i])}; was it trained with another optimiser?"
+            )
     optimizer.load_state_dict(
         {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
     )
+
+
+Form = dict[str, tuple[torch.Size, bool]]
+
+
+def _state_after_a_step(optimizer: torch.optim.Optimizer) -> list[Form]:
+    """What an optimiser keeps of each parameter: name, shape, and whether it is a float.
+
+    Found by a step along gradients of zero, which changes nothing that lasts: the parameters and
+    their gradients are put back, and the state is emptied.
+    """
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    before = [(p.detach().clone(), p.grad) for p in parameters]
+    for p in parameters:
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    forms = []
+    for p, (values, gradient) in zip(parameters, before, strict=True):
+        kept = optimizer.state.get(p, {}).items()
+        forms.append(
+            {k: (t.shape, t.is_floating_point()) for k, t in kept if isinstance(t, Tensor)}
+        )
+        p.grad = gradient
+        with torch.no_grad():
+            p.copy_(values)
+    optimizer.state.clear()
+    return forms
+
+
+def _shown(form: Form) -> str:
+    return ", ".join(f"{kind} {tuple(shape)}" for kind, (shape, _) in sorted(form.items())) or "-"

@@ -20,6 +20,7 @@ from torch import nn
 
 from graphformer.checkpoint import Checkpoint
 from graphformer.evaluation import Batches, evaluate
+from graphformer.lock import FolderLock
 from graphformer.loss import LabelSmoothing
 from graphformer.optimizer import make_optimizer
 from graphformer.runfolder import RunFolder
@@ -80,6 +81,7 @@ def fit(
             ``accumulate``. Later, if an epoch has no batches or an update no target token.
         FloatingPointError: If the loss or the gradient is not finite; names the update and the
             samples. Weights, optimiser and the last save stay as they were before that update.
+        BlockingIOError: At once, if another process is training in the folder of ``run``.
         OSError: If a file of ``run`` cannot be written.
     """
     if config.patience is not None and valid is None:
@@ -119,7 +121,7 @@ class _Position:
     best_step: int | None = None
     stale: int = 0  # validations since the best one
 
-    def restored(self, counters: Mapping[str, Any], source: str) -> _Position:
+    def restored(self, step: int, counters: Mapping[str, Any], source: str) -> _Position:
         """The position in a checkpoint, which must be of the same seed and accumulation."""
         if set(counters) != set(vars(self)):
             raise ValueError(f"{source}: counters are {sorted(counters)}, not those of training")
@@ -131,8 +133,13 @@ class _Position:
                 )
         result = _Position(**counters)
         whole = (result.step, result.epoch, result.batch, result.batches, result.stale)
-        if not all(isinstance(number, int) and number >= 0 for number in whole):
-            raise ValueError(f"{source}: counters must be whole numbers, got {dict(counters)}")
+        best = (result.best_loss, result.best_step)
+        if (
+            not all(type(number) is int and number >= 0 for number in whole)
+            or not (best == (None, None) or [type(value) for value in best] == [float, int])
+            or (result.step, result.batch < max(result.batches, 1)) != (step, True)
+        ):
+            raise ValueError(f"{source}: no such position in training, {dict(counters)}")
         return result
 
     def advance(self, length: int) -> None:
@@ -156,9 +163,18 @@ class _Training:
     def __post_init__(self) -> None:
         self.config = self.updater.config
         self.at = _Position(self.config.seed, self.config.accumulate)
+        self.lock: FolderLock | None = None
 
     def restore(self, run: RunFolder, resume: bool) -> None:
-        """Take over the newest checkpoint and drop the records after it."""
+        """Lock the folder, take over the newest checkpoint, drop the records after it."""
+        self.lock = FolderLock(run.path)
+        try:
+            self.take_over(run, resume)
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def take_over(self, run: RunFolder, resume: bool) -> None:
         steps = run.steps()
         if steps and not resume:
             raise ValueError(f"{run.path}: was trained to step {steps[-1]} already; resume it")
@@ -166,11 +182,12 @@ class _Training:
         if steps:
             saved = run.checkpoint()
             source = f"{run.path} step {saved.step}"
-            self.at = self.at.restored(saved.counters, source)
+            self.at = self.at.restored(saved.step, saved.counters, source)
             load_weights(self.updater.model, saved.weights, source)
             load_optimizer(self.updater.model, self.updater.optimizer, saved.optimizer, source)
-            self.prune(run)  # a kill may have come between the last save and this
         run.log.cut(self.at.step)
+        if steps:
+            self.prune(run)  # a kill may have come between the last save and this
 
     def done(self) -> bool:
         at, config = self.at, self.config
@@ -181,6 +198,13 @@ class _Training:
         )
 
     def records(self) -> Iterator[StepRecord]:
+        try:
+            yield from self.updates()
+        finally:
+            if self.lock is not None:
+                self.lock.release()
+
+    def updates(self) -> Iterator[StepRecord]:
         at = self.at
         while not self.done():
             epoch = at.epoch
