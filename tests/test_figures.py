@@ -109,7 +109,7 @@ def test_cost_counts_right_strings(figures):
     assert len(table) == 3 and table[2].startswith("| x | 1.50 | 4.00 |")
     assert table[2].endswith("| 50.0% |")
     drawn = figures.cost_figure({"one": [cost], "two": [cost, cost]})
-    assert [line.get_ydata() for line in drawn.axes[0].lines] == [[0.5], [0.5, 0.5]]
+    assert [list(line.get_ydata()) for line in drawn.axes[0].lines] == [[0.5], [0.5, 0.5]]
     assert figures.stacked([drawn, drawn], dpi=50).shape == (380, 320, 4)
 
 
