@@ -1,10 +1,9 @@
-"""What the notebooks and ``make_figures.py`` share: maps, steps and cost of trained models."""
+"""What the notebooks and ``make_figures.py`` share: maps and steps of trained models."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,12 +12,11 @@ from matplotlib.figure import Figure
 import graphformer as gf
 from graphformer.callbacks import progress
 from graphformer.codec import Codec
-from graphformer.experiment import Experiment, TrainedRun
-from graphformer.metrics import exact_match, token_accuracy
+from graphformer.evaluation import Evaluation
+from graphformer.experiment import Experiment
 from graphformer.update import StepRecord
 from graphformer.viz import halting_steps
 from graphformer.viz.panels import draw_panels
-from graphformer.viz.style import FAINT, KIND_COLOURS, Picture
 
 WORD_START = "\u2581"  # begins a word in the pieces of a BPE codec
 KINDS = ("ee", "ed", "dd")
@@ -121,6 +119,44 @@ def series(
     return panels.figure
 
 
+def train_counting_steps(
+    experiment: Experiment,
+) -> tuple[list[gf.Ponder], list[Evaluation]]:
+    """Train a Universal Transformer to the end.
+
+    Returns:
+        The steps of all nodes of the training batches of each epoch, and its validation.
+    """
+    model, ponder, valid = experiment.model, {}, []
+    none = gf.Ponder.none(model.rule.max_depth)
+    fresh: list[gf.Ponder] = []
+
+    def note(*_: object) -> None:
+        if model.training:  # the batches of the validation come in between
+            fresh.append(model.ponder)
+
+    hook = model.register_forward_hook(note)
+    for record in progress(experiment.fit(), experiment.updates):
+        ponder[record.epoch] = sum(fresh, start=ponder.get(record.epoch, none))
+        fresh.clear()
+        if record.valid is not None:
+            valid.append(record.valid)
+    hook.remove()
+    return list(ponder.values()), valid
+
+
+def epoch_table(epochs: Sequence[gf.Ponder], valid: Sequence[Evaluation]) -> str:
+    """Mean steps and accuracy in each epoch as a Markdown table."""
+    rows = [
+        "| epoch | encoder steps | decoder steps | tokens, right ones fed in |",
+        "|---|---|---|---|",
+    ]
+    for number, (steps, found) in enumerate(zip(epochs, valid, strict=True), 1):
+        means = f"{steps.mean('enc'):.2f} | {steps.mean('dec'):.2f}"
+        rows.append(f"| {number} | {means} | {found.accuracy:.2%} |")
+    return "\n".join(rows)
+
+
 def steps_of(model: gf.UTransformer, codec: Codec, src: str, tgt: str) -> dict[str, np.ndarray]:
     """Steps that each node of a pair took, for ``"enc"`` and ``"dec"`` (``<sos>`` first)."""
     ids, answer = codec.encode(src), codec.encode(tgt)
@@ -144,97 +180,6 @@ def histograms(epochs: Sequence[gf.Ponder]) -> dict[str, np.ndarray]:
         side: np.stack([epoch.histogram(side).numpy() for epoch in epochs])
         for side in ("enc", "dec")
     }
-
-
-def with_rule(run: TrainedRun, **changes: float) -> gf.UTransformer:
-    """The trained weights under another halting rule.
-
-    Args:
-        run: a trained Universal Transformer.
-        **changes: ``max_depth`` or ``threshold``, which no weight depends on.
-    """
-    size = run.codec.size
-    model = replace(run.recipe.model, **changes).make(size, size).eval()
-    model.load_state_dict(run.model.state_dict())
-    return model
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a model costs on test strings, and how good it is.
-
-    Attributes:
-        name: of the halting rule.
-        enc: mean steps of an encoder node.
-        dec: mean steps of a decoder node, the right answers being fed in.
-        seconds: CPU time of greedy decoding of all strings on one thread.
-        tokens: share of the tokens that are right after greedy decoding.
-        exact: share of the strings that are right as a whole.
-    """
-
-    name: str
-    enc: float
-    dec: float
-    seconds: float
-    tokens: float
-    exact: float
-
-
-def cost_of(
-    name: str, model: gf.UTransformer, codec: Codec, pairs: Sequence[tuple[str, str]]
-) -> Cost:
-    """Measure steps, time and accuracy of a Universal Transformer on sentence ``pairs``."""
-    src, tgt = ([codec.encode(pair[side]) for pair in pairs] for side in (0, 1))
-    with torch.no_grad():
-        model(gf.GraphPool()(src, [[0, *ids, 1] for ids in tgt]))
-    enc, dec = model.ponder.mean("enc"), model.ponder.mean("dec")
-    started = time.process_time()
-    guesses = [found[0].ids for found in model.infer(src, k=1)]
-    seconds = time.process_time() - started
-    accuracy = token_accuracy(guesses, tgt), exact_match(guesses, tgt)
-    return Cost(name, enc, dec, seconds, *accuracy)
-
-
-def cost_table(costs: Sequence[Cost]) -> str:
-    """The measurements as a Markdown table."""
-    rows = ["| rule | encoder steps | decoder steps | CPU seconds | tokens | exact match |"]
-    rows.append("|---|---|---|---|---|---|")
-    rows += [
-        f"| {c.name} | {c.enc:.2f} | {c.dec:.2f} | {c.seconds:.1f} "
-        f"| {c.tokens:.2%} | {c.exact:.1%} |"
-        for c in costs
-    ]
-    return "\n".join(rows)
-
-
-def cost_figure(groups: dict[str, Sequence[Cost]]) -> Figure:
-    """Draw exact match against mean steps of all nodes, a line for each group of rules.
-
-    Args:
-        groups: name of a group -> its measurements; the name of each point stands beside it.
-    """
-    figure = Picture(6.4, 3.8)
-    axes = figure.add_axes((0.11, 0.14, 0.86, 0.8))
-    colours = [KIND_COLOURS["ee"], KIND_COLOURS["ed"]]
-    for place, (name, costs) in enumerate(groups.items()):
-        steps = [(cost.enc + cost.dec) / 2 for cost in costs]
-        exact = [cost.exact for cost in costs]
-        colour, side = colours[place % 2], 1 if place % 2 else -1
-        axes.plot(steps, exact, "os"[place % 2] + "-", color=colour, label=name, lw=1.5)
-        for cost, x, y in zip(costs, steps, exact, strict=True):
-            axes.annotate(
-                cost.name.split()[-1], (x, y), (0, side * 8), textcoords="offset points",
-                ha="center", va="bottom" if side > 0 else "top", fontsize=8, color=colour,
-            )  # fmt: skip
-    axes.set_xlabel("mean steps of a node")
-    axes.set_ylabel("strings sorted without a mistake")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_ylim(-0.09, 1.09)
-    axes.grid(color=FAINT, lw=0.4)
-    axes.legend(frameon=False, loc="center right")
-    for edge in ("top", "right"):
-        axes.spines[edge].set_visible(False)
-    return figure
 
 
 def stacked(figures: Sequence[Figure], dpi: float = 110) -> np.ndarray:

@@ -21,6 +21,7 @@ from figures import (
     maps_over_training,
     series,
     stacked,
+    train_counting_steps,
 )
 from matplotlib.image import imsave
 
@@ -67,9 +68,10 @@ def draw_heads(figures: Path) -> None:
 def draw_steps(figures: Path) -> None:
     """Train the sort task: ``steps.png``, steps of each letter and their shares over training."""
     with tempfile.TemporaryDirectory() as folder:
-        recipe = read_recipe(toy.RECIPES / "sort.toml")
-        run, test, epochs = toy.train(recipe, Path(folder) / "run", "cpu")
-    letters = halting_figure(run.model, run.codec, test.pairs[0])
+        experiment = Experiment(read_recipe(toy.RECIPES / "sort.toml"), Path(folder) / "run")
+        epochs, _ = train_counting_steps(experiment)
+        run = experiment.finish()
+    letters = halting_figure(run.model, run.codec, experiment.texts.test.pairs[0])
     imsave(figures / "steps.png", stacked([letters, steps_over_training(histograms(epochs))]))
 
 

@@ -14,7 +14,7 @@ import graphformer as gf
 from graphformer import tasks
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-NAMES = ("figures", "make_figures", "toy")
+NAMES = ("costs", "figures", "make_figures", "toy")
 
 
 @pytest.fixture
@@ -23,6 +23,11 @@ def figures(monkeypatch):
     yield importlib.import_module("figures")
     for name in NAMES:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def costs(figures):
+    return importlib.import_module("costs")
 
 
 class Letters:
@@ -72,17 +77,17 @@ def test_series_draws_each_map_as_it_is(figures):
         assert drawn.filled(0).tolist() == right.tolist()
 
 
-def test_another_rule_with_the_same_weights(figures):
+def test_another_rule_with_the_same_weights(figures, costs):
     model = universal(max_depth=5, halting_bias=-3.0).eval()
     recipe = SimpleNamespace(model=gf.ModelConfig(
         dim_model=6, dim_ff=5, h=3, universal=True, max_depth=5, halting_bias=-3.0
     ))  # fmt: skip
     run = SimpleNamespace(model=model, recipe=recipe, codec=Letters())
-    other = figures.with_rule(run, max_depth=2)
+    other = costs.with_rule(run, max_depth=2)
     assert (model.rule.max_depth, other.rule.max_depth) == (5, 2)
     assert all(torch.equal(w, other.state_dict()[name]) for name, w in model.state_dict().items())
     pairs = [("a b c", "a b c"), ("d e", "d e")]
-    cost = figures.cost_of("at most 2", other, Letters(), pairs)
+    cost = costs.cost_of("at most 2", other, Letters(), pairs)
     assert (cost.enc, cost.dec) == (2.0, 2.0) and cost.seconds > 0
     steps = figures.steps_of(other, Letters(), "a b c", "d e")
     assert {side: taken.tolist() for side, taken in steps.items()} == {
@@ -91,7 +96,7 @@ def test_another_rule_with_the_same_weights(figures):
     assert len(figures.halting_figure(other, Letters(), pairs[0]).axes) == 2
 
 
-def test_cost_counts_right_strings(figures):
+def test_cost_counts_right_strings(figures, costs):
     copied = SimpleNamespace(
         ponder=gf.Ponder({"enc": torch.tensor([1, 2]), "dec": torch.tensor([4])}, 5),
         infer=lambda src, k: [[SimpleNamespace(ids=ids[:2])] for ids in src],
@@ -103,12 +108,12 @@ def test_cost_counts_right_strings(figures):
         def __call__(self, batch):
             assert batch.tgt_lens.tolist() == [3, 4]
 
-    cost = figures.cost_of("x", Model(), Letters(), [("a b", "a b"), ("a b c", "a b c")])
+    cost = costs.cost_of("x", Model(), Letters(), [("a b", "a b"), ("a b c", "a b c")])
     assert (cost.enc, cost.dec, cost.exact) == (1.5, 4.0, 0.5)
-    table = figures.cost_table([cost]).splitlines()
+    table = costs.cost_table([cost]).splitlines()
     assert len(table) == 3 and table[2].startswith("| x | 1.50 | 4.00 |")
     assert table[2].endswith("| 50.0% |")
-    drawn = figures.cost_figure({"one": [cost], "two": [cost, cost]})
+    drawn = costs.cost_figure({"one": [cost], "two": [cost, cost]})
     assert [list(line.get_ydata()) for line in drawn.axes[0].lines] == [[0.5], [0.5, 0.5]]
     assert figures.stacked([drawn, drawn], dpi=50).shape == (380, 320, 4)
 
@@ -118,6 +123,24 @@ def test_histograms_have_a_row_an_epoch(figures):
     two = gf.Ponder({"enc": torch.tensor([2]), "dec": torch.tensor([3, 1])}, 3)
     found = {side: rows.tolist() for side, rows in figures.histograms([one, two]).items()}
     assert found == {"enc": [[2, 0, 0], [0, 1, 0]], "dec": [[0, 0, 1], [1, 0, 1]]}
+
+
+def test_names_of_points_that_coincide_are_joined(costs):
+    points = [
+        costs.Cost(f"at most {n}", 1.0, steps, 1.0, 1.0, exact)
+        for n, steps, exact in ((1, 1.0, 0.5), (2, 3.0, 0.7), (5, 3.0, 0.7), (7, 3.01, 0.7))
+    ]
+    texts = [text.get_text() for text in costs.cost_figure({"limits": points}).axes[0].texts]
+    assert texts == ["1", "2 to 7"]
+
+
+def test_epoch_table_has_a_row_an_epoch(figures):
+    steps = gf.Ponder({"enc": torch.tensor([1, 2]), "dec": torch.tensor([3])}, 3)
+    table = figures.epoch_table([steps, steps], [SimpleNamespace(accuracy=a) for a in (0.5, 1)])
+    assert table.splitlines()[2:] == [
+        "| 1 | 1.50 | 3.00 | 50.00% |",
+        "| 2 | 1.50 | 3.00 | 100.00% |",
+    ]
 
 
 def test_pictures_of_the_toy_tasks(figures, tmp_path, monkeypatch):
