@@ -182,7 +182,7 @@ def histograms(epochs: Sequence[gf.Ponder]) -> dict[str, np.ndarray]:
     }
 
 
-def stacked(figures: Sequence[Figure], dpi: float = 110) -> np.ndarray:
+def stacked(figures: Sequence[Figure], dpi: float = 100) -> np.ndarray:
     """Figures as one picture, one below the other, ``(height, width, 4)`` uint8."""
     drawn = []
     for figure in figures:
