@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 import graphformer as gf
 from graphformer.codec import Codec
@@ -95,14 +96,15 @@ def cost_figure(groups: dict[str, Sequence[Cost]]) -> Figure:
         for (x, y), names in _together(costs, steps, exact):
             axes.annotate(
                 names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
-                (x, y), (8 if above else 0, 6 if above else -8), textcoords="offset points",
-                ha="left" if above else "center", va="bottom" if above else "top",
+                (x, y), (-5, 4) if above else (5, -4), textcoords="offset points",
+                ha="right" if above else "left", va="bottom" if above else "top",
                 fontsize=8, color=colour,
             )  # fmt: skip
     axes.set_xlabel("mean steps of a node")
     axes.set_ylabel("strings sorted without a mistake")
+    axes.yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # whole per cents
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.margins(0.1, 0.16)
+    axes.margins(0.17, 0.16)
     axes.grid(color=FAINT, lw=0.4)
     axes.legend(frameon=False, loc="lower right")
     for edge in ("top", "right"):
@@ -114,7 +116,7 @@ def _together(
     costs: Sequence[Cost], steps: Sequence[float], exact: Sequence[float]
 ) -> list[tuple[tuple[float, float], list[str]]]:
     """Points with the names of those that lie upon them."""
-    near_x, near_y = (0.02 * (max(values) - min(values)) for values in (steps, exact))
+    near_x, near_y = (0.03 * (max(values) - min(values)) for values in (steps, exact))
     found: list[tuple[tuple[float, float], list[str]]] = []
     for cost, x, y in zip(costs, steps, exact, strict=True):
         last = found[-1][0] if found else (-1.0, -1.0)
