@@ -5,7 +5,7 @@ import torch
 from small import BOTH, close
 
 from graphformer.build import make_model
-from graphformer.optimizer import MuonAdam, make_optimizer
+from graphformer.optimizer import Muon, MuonAdam, make_optimizer
 from graphformer.state import load_optimizer, optimizer_tensors
 
 
@@ -48,7 +48,7 @@ def test_it_moves_as_the_two_do_alone():
     parts = [[], []]
     for name, parameter in apart.named_parameters():
         parts[name not in muons].append(parameter)
-    muon = torch.optim.Muon(parts[0], weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+    muon = Muon(parts[0])
     adam = torch.optim.Adam(parts[1], betas=(0.8, 0.95), eps=1e-7)
     for step, rate in enumerate((0.01, 0.02, 0.005)):
         for optimizer in (both, muon, adam):
@@ -61,6 +61,26 @@ def test_it_moves_as_the_two_do_alone():
         adam.step()
     for one, other in zip(together.parameters(), apart.parameters(), strict=True):
         close(one, other)
+
+
+@pytest.mark.parametrize("rows, columns", [(7, 17), (17, 7), (13, 13)])
+def test_muon_is_pytorchs_up_to_the_rounding_of_its_bfloat16(rows, columns):
+    torch.manual_seed(6)
+    ours = [torch.nn.Parameter(torch.randn(rows, columns)) for _ in range(3)]
+    theirs = [torch.nn.Parameter(weight.detach().clone()) for weight in ours]
+    starts = [weight.detach().clone() for weight in ours]
+    pair = (
+        Muon(ours),
+        torch.optim.Muon(theirs, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
+    )
+    for _ in range(3):
+        for one, other in zip(ours, theirs, strict=True):
+            one.grad = torch.randn(rows, columns)
+            other.grad = one.grad.clone()
+        for optimizer in pair:
+            optimizer.step()
+    for one, other, start in zip(ours, theirs, starts, strict=True):
+        torch.testing.assert_close(one - start, other - start, atol=3e-5, rtol=0.03)
 
 
 def test_a_step_moves_every_direction_of_a_matrix_about_equally_far():
