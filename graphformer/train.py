@@ -89,6 +89,11 @@ def fit(
     if resume and run is None:
         raise ValueError("resume needs the folder of a run, got none")
     device = torch.device(device)
+    if config.precision == "bfloat16" and device.type == "cpu" and _emulates_bfloat16():
+        _logger.warning(
+            "precision is bfloat16, for which this processor has no instructions: "
+            "float32 is many times faster here"
+        )
     criterion = criterion or LabelSmoothing()
     if optimizer is None:
         beta1, beta2 = config.betas
@@ -100,11 +105,19 @@ def fit(
     return training.records()
 
 
+def _emulates_bfloat16() -> bool:
+    # Instructions for it came to x86 after AVX-512.
+    return torch.backends.cpu.get_cpu_capability() == "AVX2"
+
+
 def total_updates(batches: Batches, config: TrainConfig) -> int:
     """Number of updates of a whole run over ``batches`` with ``config``, if not stopped early."""
-    lengths = (len(batches.plan(epoch)) for epoch in range(1, config.epochs + 1))
-    total = sum(math.ceil(length / config.accumulate) for length in lengths)
-    return total if config.max_steps is None else min(total, config.max_steps)
+    most, total = config.max_steps or math.inf, 0
+    for epoch in range(1, config.epochs + 1):
+        total += math.ceil(len(batches.plan(epoch)) / config.accumulate)
+        if total >= most:
+            return int(most)
+    return total
 
 
 @dataclass

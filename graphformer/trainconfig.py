@@ -32,7 +32,8 @@ class TrainConfig:
         betas: Adam's two decay rates, each at least 0 and below 1.
         eps: Adam's epsilon, above 0.
         precision: Format of the forward pass, ``float32`` or ``bfloat16`` (autocast; weights,
-            loss and optimiser stay float32).
+            loss and optimiser stay float32). On a processor without instructions for bfloat16
+            it is many times slower than float32; training says so.
         save_every: Updates from save to save; None saves at the end of each epoch.
         keep: Newest checkpoints to keep, at least 1. The best one is kept as well.
         validate_every: Updates from validation to validation; None at the end of each epoch.

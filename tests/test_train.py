@@ -138,6 +138,18 @@ def test_adam_has_the_settings_of_the_configuration(monkeypatch):
     assert made[0]["betas"] == (0.7, 0.95) and made[0]["eps"] == 1e-7
 
 
+@pytest.mark.parametrize(
+    "capability, precision, warned",
+    [("AVX2", "bfloat16", True), ("AVX512", "bfloat16", False), ("AVX2", "float32", False)],
+)
+def test_a_format_that_the_processor_emulates_is_named(
+    monkeypatch, caplog, capability, precision, warned
+):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    fit(stub_model(), stub_batches(), TrainConfig(precision=precision), RATE)
+    assert ("float32 is many times faster" in caplog.text) == warned
+
+
 def test_fused_adam_is_adam():
     fused, _ = trained(5)
     plain = stub_model()
