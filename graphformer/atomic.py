@@ -17,7 +17,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["check_name", "read_file", "remove_folder", "sync", "write_file", "write_folder"]
+__all__ = [
+    "check_name",
+    "check_new",
+    "read_file",
+    "remove_folder",
+    "sync",
+    "write_file",
+    "write_folder",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
@@ -89,8 +97,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
         FileExistsError: If the folder exists and is not empty.
         OSError: If it cannot be written; the message names it, and no part of it is left.
     """
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(errno.EEXIST, "exists and is not an empty folder", str(path))
+    check_new(path)
     temporary = _partial(path)
     with _explained(path):
         try:
@@ -104,6 +111,16 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
             _discard(temporary)
             raise
     sync(path.parent)
+
+
+def check_new(path: Path) -> None:
+    """Refuse a path at which no new folder can be made.
+
+    Raises:
+        FileExistsError: If something is there that is not an empty folder.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(errno.EEXIST, "exists and is not an empty folder", str(path))
 
 
 def remove_folder(path: Path) -> None:

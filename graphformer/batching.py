@@ -73,7 +73,7 @@ def batches(
     order = _shuffled(len(table), rng)
     place = np.empty_like(order)  # where the shuffle has put each sample
     place[order] = np.arange(len(order))
-    key = place // (window or len(table) or 1)
+    key = place // min(window or len(table), max(len(table), 1)) if len(table) else place
     # Equal lengths stay in shuffled order, else the same samples would meet in every epoch.
     order = np.lexsort((place, table[:, 1], table[:, 0], key))
     made = _cut(order, table, max_tokens, batch_size)
@@ -135,6 +135,7 @@ def _cut(
         raise ValueError(f"{name} must be at least 1, got {limit}")
     cost = table[order, 1] if batch_size is None else np.ones(len(order), dtype=np.int64)
     total = np.concatenate(([0], np.cumsum(cost)))
+    limit = min(limit, int(total[-1]) + 1)  # any number, NumPy's whole numbers have 64 bits
     made, start = [], 0
     while start < len(order):
         # The last end with total[end] - total[start] <= limit; at least one sample.

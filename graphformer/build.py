@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+
+from torch import Tensor
 
 from .halting import HaltingRule
 from .transformer import Transformer
@@ -30,6 +33,26 @@ class ModelConfig:
     def make(self, src_vocab: int, tgt_vocab: int) -> Transformer | UTransformer:
         """The model for ``src_vocab`` and ``tgt_vocab`` tokens, with fresh weights."""
         return make_model(src_vocab, tgt_vocab, **asdict(self))
+
+    def check_stored(self, weights: Mapping[str, Tensor], source: str) -> None:
+        """Refuse a description of a model much larger than its stored weights, before it is made.
+
+        Args:
+            weights: the stored weights.
+            source: what to call the description in the message.
+
+        Raises:
+            ValueError: if they cannot belong together.
+        """
+        stored = sum(weight.numel() for weight in weights.values())
+        layers = 1 if self.universal else self.N
+        least = self.dim_model * max(3 * self.dim_model, self.dim_ff)
+        if layers > len(weights) or least > stored:
+            raise ValueError(
+                f"{source}: describes a model with N={self.N}, dim_model={self.dim_model} and "
+                f"dim_ff={self.dim_ff}, the stored weights are {len(weights)} tensors of "
+                f"{stored} numbers"
+            )
 
 
 def make_model(

@@ -44,7 +44,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130
-    except (ValueError, OSError, FloatingPointError, ImportError) as error:
+    except RuntimeError as error:
+        if "memory" not in str(error):
+            raise
+        print(
+            f"graphformer {args.command}: not enough memory: {error}".split("\n")[0],
+            file=sys.stderr,
+        )
+        return 1
+    except (ValueError, OSError, FloatingPointError, ImportError, MemoryError) as error:
         print(f"graphformer {args.command}: {_one_line(error)}", file=sys.stderr)
         return 1
     return 0
@@ -140,7 +148,11 @@ def _train(args: argparse.Namespace) -> None:
     recipe = read_recipe(args.recipe, args.changes)
     experiment = Experiment(recipe, args.out, resume=args.resume, device=args.device)
     done = max(experiment.run.steps(), default=0)
-    board = TensorBoardLogger(args.out / "tensorboard", done=done) if args.tensorboard else None
+    board = (
+        TensorBoardLogger(_own_folder(args.out, "tensorboard"), done=done)
+        if args.tensorboard
+        else None
+    )
     records = experiment.fit([board] if board else [])
     started, last = time.perf_counter(), None
     for last in progress(records, experiment.updates, done=done):
@@ -154,6 +166,13 @@ def _train(args: argparse.Namespace) -> None:
         results["loss"] = last.loss
     experiment.run.write_results(results)
     logging.info("trained: %s", args.out)
+
+
+def _own_folder(run: Path, name: str) -> Path:
+    """A folder in that of a run, to be written into."""
+    if (run / name).is_symlink():
+        raise ValueError(f"{run / name}: is a symbolic link; a run writes in its own folder only")
+    return run / name
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:

@@ -88,7 +88,10 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
         ValueError: naming the file, if it is not UTF-8 (with the line) or its compression is
             damaged.
     """
-    data = Path(path).read_bytes()
+    try:
+        data = Path(path).read_bytes()
+    except ValueError as error:  # a name that no file can have
+        raise ValueError(f"{str(path)!r}: {error}") from None
     # No UTF-8 text starts like this, so the content decides and not the name.
     if data.startswith(b"\x1f\x8b"):
         try:

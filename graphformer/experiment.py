@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from .atomic import check_new
 from .batching import Sample, batches, eval_batches, sample_lengths
 from .codec import Codec, load_codec, train_bpe, train_words
 from .corpus import ParallelText, Samples, encode_parallel, encode_source, read_parallel
@@ -141,8 +143,8 @@ class Experiment:
             self.run = RunFolder.open(out)
             self.codec = load_codec(out)
         else:
+            check_new(Path(out))  # before the work that comes first
             self.codec = learn_codec(recipe.data, self.texts.train)
-            self.run = RunFolder.create(out, write_recipe(recipe), self.codec.files())
         pool = GraphPool()
         self.train_set = Dataset(self._encode(self.texts.train, True).pairs, pool)
         self.valid_set = None
@@ -150,6 +152,11 @@ class Experiment:
             self.valid_set = Dataset(self._encode(self.texts.valid, False).pairs, pool)
         torch.manual_seed(recipe.train.seed)
         self.model = recipe.model.make(self.codec.size, self.codec.size).to(self.device)
+        # All settings are known to be good before a folder is made that would be in the way.
+        schedule_of(recipe.rate, recipe.model.dim_model, self.updates)
+        LabelSmoothing(recipe.loss.smoothing)
+        if not resume:
+            self.run = RunFolder.create(out, write_recipe(recipe), self.codec.files())
 
     def _encode(self, text: ParallelText, training: bool) -> Samples:
         limit = self.recipe.data.max_len if training else 0
@@ -238,8 +245,10 @@ class TrainedRun:
         self.run = RunFolder.open(path)
         self.recipe = parse_recipe(self.run.config, str(self.run.path / "config.toml"))
         self.codec = load_codec(path)
+        weights = self.run.read_model()
+        self.recipe.model.check_stored(weights, str(self.run.path / "config.toml"))
         self.model = self.recipe.model.make(self.codec.size, self.codec.size).eval()
-        load_weights(self.model, self.run.read_model(), self.run.path)
+        load_weights(self.model, weights, self.run.path)
         self.model.to(self.device)
 
     def translate(

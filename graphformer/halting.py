@@ -6,6 +6,7 @@ apply them to each position of a Universal Transformer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -31,8 +32,12 @@ class HaltingRule(NamedTuple):
             raise ValueError(f"max_depth is {self.max_depth}, at least 1 is needed")
         if not 0.0 < self.threshold <= 1.0:
             raise ValueError(f"threshold is {self.threshold}, it must lie in (0, 1]")
-        if self.act_loss_weight < 0:
-            raise ValueError(f"act_loss_weight is {self.act_loss_weight}, at least 0 is needed")
+        if not (self.act_loss_weight >= 0 and math.isfinite(self.act_loss_weight)):
+            raise ValueError(
+                f"act_loss_weight is {self.act_loss_weight}, at least 0 and finite is needed"
+            )
+        if not math.isfinite(self.bias):
+            raise ValueError(f"halting_bias is {self.bias}, a finite number is needed")
         return self
 
 

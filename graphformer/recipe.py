@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import types
@@ -61,8 +62,11 @@ class DataConfig:
         for name in ("valid", "test"):
             if len(getattr(self, name)) not in (0, 2):
                 raise ValueError(f"{name} is {getattr(self, name)!r}, two files or none are needed")
-        if self.max_len < 0:
-            raise ValueError(f"max_len is {self.max_len}, at least 0 is needed")
+        for name, least in (("max_len", 0), ("seed", 0), ("min_count", 1), ("size", 1)):
+            if not least <= getattr(self, name) < 2**31:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, {least} to {2**31 - 1} are allowed"
+                )
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,8 @@ class DecodeConfig:
         for name in ("average", "beam"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, at least 1 is needed")
+        if not (math.isfinite(self.alpha) and self.alpha >= 0):
+            raise ValueError(f"alpha is {self.alpha}, a finite number of at least 0 is needed")
 
 
 @dataclass(frozen=True)

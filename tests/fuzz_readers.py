@@ -55,6 +55,10 @@ class Wrong(Exception):
     """A property that did not hold."""
 
 
+class Stuck(BaseException):
+    """A case took too long."""
+
+
 def outcome(call: Callable[[], object], *says: str) -> str:
     """Run a reader; its one clear error must match each of the patterns in ``says``."""
     try:
@@ -349,10 +353,17 @@ RUN, SAVED, RUN_METADATA = make_run()
 
 
 def stuck(number: int, frame: object) -> None:
-    raise Wrong(f"still busy after {SECONDS_A_CASE} seconds")
+    raise Stuck(f"still busy after {SECONDS_A_CASE} seconds")
 
 
 def one_case(name: str, seed: int, index: int, files: Files) -> str:
+    try:
+        return timed_case(name, seed, index, files)
+    except Stuck:  # once more, for the machine may have been asleep
+        return timed_case(name, seed, index, files)
+
+
+def timed_case(name: str, seed: int, index: int, files: Files) -> str:
     rng = random.Random(f"{seed} {name} {index}")
     signal.signal(signal.SIGALRM, stuck)
     signal.alarm(SECONDS_A_CASE)
@@ -426,21 +437,30 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             print(one_case(name, args.seed, int(index), Files(Path(folder))))
         return 0
-    totals = {name: Counter() for name in args.readers}
+    totals: dict[str, Counter[str]] = {name: Counter() for name in args.readers}
     starts = dict.fromkeys(args.readers, 0)
-    began = time.monotonic()
+    began = shown = time.monotonic()
     while time.monotonic() - began < args.seconds:
         for name in args.readers:
             starts[name], counts, faults = turn(name, args.seed, starts[name], SLICE)
             totals[name] += counts
             for index, what, where in faults:
                 print(f"FAULT {name}:{index} {what}\n{where}", flush=True)
-    print(f"seed {args.seed}, {time.monotonic() - began:.0f} s")
+        if time.monotonic() - shown > 300:
+            shown = time.monotonic()
+            show(args.seed, shown - began, totals)
+    show(args.seed, time.monotonic() - began, totals)
+    return int(any(counts["FAULT"] for counts in totals.values()))
+
+
+def show(seed: int, seconds: float, totals: dict[str, Counter[str]]) -> None:
+    times = os.times()
+    busy = times.children_user + times.children_system
+    print(f"seed {seed}: {seconds:.0f} s, of which {busy:.0f} s on a processor")
     print(f"{'reader':12} {'inputs':>9} {'results':>9} {'errors':>9} {'faults':>7}")
     for name, counts in {**totals, "all": sum(totals.values(), Counter())}.items():
         row = (counts.total(), counts["result"], counts["error"], counts["FAULT"])
-        print(f"{name:12} {row[0]:9} {row[1]:9} {row[2]:9} {row[3]:7}")
-    return int(any(counts["FAULT"] for counts in totals.values()))
+        print(f"{name:12} {row[0]:9} {row[1]:9} {row[2]:9} {row[3]:7}", flush=True)
 
 
 if __name__ == "__main__":

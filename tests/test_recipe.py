@@ -38,6 +38,20 @@ def test_overrides_are_in_the_notation_of_the_file_or_bare_words():
         ("data = 3\n", "r: data: must be a table, got 3"),
         ("[data\n", "r: not a TOML file"),
         ("[data]\npreset = 'files'\n", "r: data: train is (), a source and a target file"),
+        # Types and numbers that TOML has and a recipe does not want.
+        (MINIMAL + "[train]\nepochs = 1979-05-27\n", "r: train.epochs: must be of type int, got"),
+        (MINIMAL + "[train]\nepochs = 3.0\n", "r: train.epochs: must be of type int, got 3.0"),
+        (MINIMAL + "[train]\nbetas = {}\n", "r: train.betas: must be of type tuple"),
+        (MINIMAL + "[train]\nbetas = [[1], 2]\n", "r: train.betas: must be of type float"),
+        (MINIMAL + "[train]\nbetas = []\n", "r: train: betas must be two numbers"),
+        (MINIMAL + "[[train]]\n", "r: train: must be a table, got [{}]"),
+        (MINIMAL + "[data.src]\n", "r: data.src: must be of type str, got {}"),
+        (MINIMAL + f"[rate]\npeak = 1{'0' * 400}\n", "r: rate.peak: 1000"),
+        (MINIMAL + f"[train]\nepochs = {'9' * 5000}\n", "r: not a TOML file"),
+        (MINIMAL + f"[train]\nbetas = {'[' * 3000}\n", "r: not a TOML file (nested too deeply)"),
+        (MINIMAL + "[decode]\nalpha = nan\n", "r: decode: alpha is nan"),
+        (MINIMAL + "[decode]\nalpha = -1\n", "r: decode: alpha is -1.0"),
+        (MINIMAL.replace("[data]", "[data]\nsize = 4000000000"), "r: data: size is 4000000000"),
     ],
 )
 def test_refused(text, says):
@@ -46,9 +60,15 @@ def test_refused(text, says):
     assert str(error.value).startswith(says)
 
 
-@pytest.mark.parametrize("change", ["epochs=3", "train.epochs", "=3", "data.preset.x=1"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        *["epochs=3", "train.epochs", "=3", "data.preset.x=1"],
+        *["train.epochs=" + "9" * 5000, "train.epochs=" + "[" * 3000, "train.epochs=\0"],
+    ],
+)
 def test_bad_override(change):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="r: |override "):
         parse_recipe(MINIMAL, "r", [change])
 
 
