@@ -41,7 +41,7 @@ def average_weights(
             )
         for name, tensor in weights.items():
             if tensor.is_floating_point():
-                total[name] += tensor
+                total[name] += tensor.double()  # 8-bit types are not promoted by themselves
             else:
                 first[name] = tensor
         count += 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,16 +108,23 @@ def read_json(data: bytes, source: object) -> dict[str, Any]:
         source: Where they come from, for the message.
 
     Raises:
-        ValueError: If the bytes are no UTF-8 JSON object.
+        ValueError: If the bytes are no UTF-8 JSON object, or a number in it is not finite.
     """
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = json.loads(data.decode("utf-8"), parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{source}: damaged, or no JSON file ({reason})") from error
     if not isinstance(value, dict):
         raise ValueError(f"{source}: must hold a JSON object, found {type(value).__name__}")
     return value
+
+
+def _finite(text: str) -> float:
+    # json reads NaN, Infinity and 1e999, none of which it would let us write
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return number
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint, run: str) -> None:

@@ -14,7 +14,7 @@ from torch import nn
 
 from graphformer.atomic import check_name, write_file, write_folder
 from graphformer.averaging import average_weights, to_half
-from graphformer.checkpoint import Checkpoint, pack_tensors, unpack_tensors
+from graphformer.checkpoint import Checkpoint, pack_tensors, read_json, unpack_tensors
 from graphformer.runfolder import RunFolder
 from graphformer.state import (
     load_optimizer,
@@ -187,6 +187,11 @@ def test_average_is_rounded_once():
         average_weights([])
 
 
+def test_average_of_types_that_torch_does_not_promote():
+    eighth = {"w": torch.tensor([1.0, 2.0]).to(torch.float8_e4m3fn)}
+    assert average_weights([eighth, eighth])["w"].float().tolist() == [1.0, 2.0]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_export_loads_into_a_float32_model(run, dtype):
     model = Tied()
@@ -348,6 +353,12 @@ def test_deeply_nested_json_is_an_error_and_no_crash(run):
     (run.path / "run.json").write_bytes(b'{"a":' * 100_000)
     with pytest.raises(ValueError, match="run.json: damaged"):
         RunFolder.open(run.path)
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_numbers_that_are_not_finite_are_refused_where_they_are_read(number):
+    with pytest.raises(ValueError, match=f"state.json: damaged.*{number} is not a finite number"):
+        read_json(f'{{"best_loss": {number}}}'.encode(), "state.json")
 
 
 def test_no_run_and_no_checkpoint_are_said(tmp_path, run):
