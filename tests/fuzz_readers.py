@@ -246,7 +246,9 @@ def crafted_tensors(rng: random.Random, name: str) -> dict[str, torch.Tensor]:
         dtypes = [torch.float16, torch.int8, torch.bool, torch.float64, torch.complex64]
         tensors[victim] = value.to(rng.choice([*dtypes, torch.float8_e4m3fn, torch.uint16]))
     elif change == "shape":
-        tensors[victim] = rng.choice([value[None, ..., :1], value.reshape(-1), value[None], value.sum()])
+        tensors[victim] = rng.choice(
+            [value.reshape(1, -1)[:, :1], value.reshape(-1), value[None], value.sum()]
+        )
     elif change == "value":
         tensors[victim] = torch.full_like(value, rng.choice([float("nan"), float("inf"), -1, 1e30]))
     elif change == "add":
