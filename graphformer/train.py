@@ -141,7 +141,7 @@ class _Position:
         for name in ("seed", "accumulate"):
             if counters[name] != getattr(self, name):
                 raise ValueError(
-                    f"{source}: was trained with {name} {counters[name]}, cannot go on with "
+                    f"{source}: was trained with {name} {counters[name]!r}, cannot go on with "
                     f"{getattr(self, name)}"
                 )
         result = _Position(**counters)
@@ -225,8 +225,9 @@ class _Training:
             if not plan:
                 raise ValueError(f"epoch {epoch} has no batches")
             if at.batch and at.batches != len(plan):
+                where = "" if self.run is None else f"{self.run.path} step {at.step}: "
                 raise ValueError(
-                    f"epoch {epoch} has {len(plan)} batches but had {at.batches} before: "
+                    f"{where}epoch {epoch} has {len(plan)} batches but had {at.batches} before, "
                     "the data or the size of a batch was changed"
                 )
             while at.epoch == epoch and not self.done():
