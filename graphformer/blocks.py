@@ -115,7 +115,8 @@ def block_attention(
         out, weight = _group_attention(group, part, part_bias, dropout, return_weights)
         outs.append(out)
         weights.append(weight)
-    out = _put_back(torch.cat(outs), plan.dst_order)
+    joined = outs[0] if len(outs) == 1 else torch.cat(outs)  # of one, cat would be a copy
+    out = _put_back(joined, plan.dst_order)
     if not return_weights:
         return out, None
     return out, _put_back(torch.cat([w for w in weights if w is not None]), plan.edge_order)

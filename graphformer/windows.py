@@ -7,6 +7,8 @@ filled up.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -39,9 +41,12 @@ def window_attention(q: Tensor, k: Tensor, v: Tensor, band: Band, chunk: int) ->
     count, size, heads, _ = q.shape
     chunks = -(-size // chunk)
     end = chunks * chunk - size
-    q = pad(q, (0, 0, 0, 0, 0, end)).unflatten(1, (chunks, chunk)).flatten(0, 1)
+    if end:  # pad copies even where it adds nothing
+        q, k, v = (pad(values, (0, 0, 0, 0, 0, end)) for values in (q, k, v))
+    q, k, v = (values.unflatten(1, (chunks, chunk)) for values in (q, k, v))
+    q = q.flatten(0, 1)
     sides = range(-1 if band.high else 0, 2 if band.low else 1)  # chunks seen beside the own one
-    k, v = (_beside(values, chunks, chunk, end, sides) for values in (k, v))
+    k, v = (_Beside.apply(values, sides) for values in (k, v))
     mask = _mask(band, size, chunks, chunk, sides, q.device).repeat(count, 1, 1).unsqueeze(1)
     # (count * chunks, H, chunk, D) against keys of len(sides) chunks
     out = scaled_dot_product_attention(
@@ -50,13 +55,41 @@ def window_attention(q: Tensor, k: Tensor, v: Tensor, band: Band, chunk: int) ->
     return out.transpose(1, 2).unflatten(0, (count, chunks)).flatten(1, 2)[:, :size]
 
 
-def _beside(values: Tensor, chunks: int, chunk: int, end: int, sides: range) -> Tensor:
-    """Each chunk joined with its neighbours: ``(count * chunks, len(sides) * chunk, H, D)``."""
-    before, after = -sides.start, sides.stop - 1
-    values = pad(values, (0, 0, 0, 0, before * chunk, end + after * chunk))
-    values = values.unflatten(1, (chunks + before + after, chunk))
-    parts = [values[:, at : at + chunks] for at in range(len(sides))]
-    return torch.cat(parts, 2).flatten(0, 1)
+class _Beside(torch.autograd.Function):
+    """Each chunk joined with its neighbours, zeros beyond the ends.
+
+    ``(count, chunks, chunk, H, D)`` -> ``(count * chunks, len(sides) * chunk, H, D)``. The gradient
+    of slices that overlap would be a tensor of full size for each; here it is summed in place.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, sides: range) -> Tensor:
+        count, chunks, *rest = values.shape
+        ctx.sides, ctx.count = sides, count
+        out = values.new_empty(count, chunks, len(sides), *rest)
+        for at, side in enumerate(sides):
+            here, there = _overlap(chunks, side)
+            out[:, here, at] = values[:, there]
+            out[:, : here.start, at] = 0
+            out[:, here.stop :, at] = 0
+        return out.flatten(2, 3).flatten(0, 1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        grad = grad.unflatten(0, (ctx.count, -1)).unflatten(2, (len(ctx.sides), -1))
+        own = grad[:, :, ctx.sides.index(0)].clone()
+        for at, side in enumerate(ctx.sides):
+            if side:
+                here, there = _overlap(grad.shape[1], side)
+                own[:, there] += grad[:, here, at]
+        return own, None
+
+
+def _overlap(chunks: int, side: int) -> tuple[slice, slice]:
+    """The chunks that have a neighbour ``side`` further on, and those neighbours."""
+    return slice(max(0, -side), min(chunks, chunks - side)), slice(
+        max(0, side), min(chunks, chunks + side)
+    )
 
 
 def _mask(
@@ -64,9 +97,9 @@ def _mask(
 ) -> Tensor:
     """Which keys each query of each chunk sees, ``(chunks, chunk, len(sides) * chunk)`` bool."""
     first = torch.arange(chunks, device=device).mul(chunk).view(-1, 1, 1)
-    query = first + torch.arange(chunk, device=device).view(1, -1, 1)
-    key = first + torch.arange(sides.start * chunk, sides.stop * chunk, device=device)
-    distance = query - key
-    seen = in_band(distance, band) & (key >= 0) & (key < size)
+    row = torch.arange(chunk, device=device).view(-1, 1)
+    column = torch.arange(sides.start * chunk, sides.stop * chunk, device=device)
+    key = first + column
+    seen = in_band(row - column, band) & (key >= 0) & (key < size)
     # Queries beyond the end are cut off again; they see something, so that nothing becomes NaN.
-    return seen | (query >= size)
+    return seen | (first + row >= size)
