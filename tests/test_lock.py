@@ -24,6 +24,8 @@ def holder(path, call=FolderLock):
     child = os.fork()
     if not child:
         try:
+            # where the tests run in the background of a shell, it is ignored and would stay so
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             kept = call(path)  # noqa: F841
             os.write(writing, b"x")
             time.sleep(600)
