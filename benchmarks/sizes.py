@@ -39,7 +39,7 @@ class Sizes:
     window: int = 128
     window_length: int = 8192
     crossover_length: int = 256
-    decoded: int = 100
+    decoded: int = 1000
     gemm: int = 2048
 
 
