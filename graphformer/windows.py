@@ -15,6 +15,8 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from .bands import Band, in_band
 
+PIECE = 1 << 22  # keys' numbers at once: 16 MiB, which an allocator keeps from call to call
+
 
 def chunk_length(band: Band) -> int | None:
     """How long a chunk is, or ``None`` where the band has an open side."""
@@ -44,52 +46,69 @@ def window_attention(q: Tensor, k: Tensor, v: Tensor, band: Band, chunk: int) ->
     if end:  # pad copies even where it adds nothing
         q, k, v = (pad(values, (0, 0, 0, 0, 0, end)) for values in (q, k, v))
     q, k, v = (values.unflatten(1, (chunks, chunk)) for values in (q, k, v))
-    q = q.flatten(0, 1)
     sides = range(-1 if band.high else 0, 2 if band.low else 1)  # chunks seen beside the own one
-    k, v = (_Beside.apply(values, sides) for values in (k, v))
-    mask = _mask(band, size, chunks, chunk, sides, q.device).repeat(count, 1, 1).unsqueeze(1)
-    # (count * chunks, H, chunk, D) against keys of len(sides) chunks
-    out = scaled_dot_product_attention(
-        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=mask
-    )
-    return out.transpose(1, 2).unflatten(0, (count, chunks)).flatten(1, 2)[:, :size]
+    piece = max(1, PIECE // (len(sides) * k[:, :1].numel()))  # chunks
+    mask = _mask(band, size, chunks, chunk, sides, q.device)
+    pieces = zip(
+        q.split(piece, 1), *(_Beside.apply(values, sides, piece) for values in (k, v)),
+        mask.split(piece), strict=True,
+    )  # fmt: skip
+    outs = [_attend_piece(*parts) for parts in pieces]
+    joined = outs[0] if len(outs) == 1 else torch.cat(outs, 1)  # of one, cat would be a copy
+    return joined.flatten(1, 2)[:, :size]
+
+
+def _attend_piece(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Dense attention of some chunks: ``q`` is ``(count, chunks, chunk, H, D)``, so is the result.
+
+    ``k`` and ``v`` are ``(count, chunks, keys, H, D)``, ``mask`` is ``(chunks, chunk, keys)``.
+    """
+    count, chunks = q.shape[:2]
+    q, k, v = (values.flatten(0, 1).transpose(1, 2) for values in (q, k, v))
+    mask = mask.repeat(count, 1, 1).unsqueeze(1)
+    out = scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return out.transpose(1, 2).unflatten(0, (count, chunks))
 
 
 class _Beside(torch.autograd.Function):
-    """Each chunk joined with its neighbours, zeros beyond the ends.
+    """Each chunk joined with its neighbours, zeros beyond the ends; in pieces of some chunks.
 
-    ``(count, chunks, chunk, H, D)`` -> ``(count * chunks, len(sides) * chunk, H, D)``. The gradient
-    of slices that overlap would be a tensor of full size for each; here it is summed in place.
+    ``(count, chunks, chunk, H, D)`` -> for each piece ``(count, piece, len(sides) * chunk, H, D)``.
+    The gradient of slices that overlap would be a tensor of full size for each; here it is summed
+    in place.
     """
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, sides: range) -> Tensor:
+    def forward(ctx: Any, values: Tensor, sides: range, piece: int) -> tuple[Tensor, ...]:
         count, chunks, *rest = values.shape
-        ctx.sides, ctx.count = sides, count
-        out = values.new_empty(count, chunks, len(sides), *rest)
-        for at, side in enumerate(sides):
-            here, there = _overlap(chunks, side)
-            out[:, here, at] = values[:, there]
-            out[:, : here.start, at] = 0
-            out[:, here.stop :, at] = 0
-        return out.flatten(2, 3).flatten(0, 1)
+        ctx.sides, ctx.chunks, ctx.piece = sides, chunks, piece
+        outs = []
+        for first in range(0, chunks, piece):
+            out = values.new_empty(count, min(piece, chunks - first), len(sides), *rest)
+            for at, side in enumerate(sides):
+                start, stop = _have_neighbour(first, out.shape[1], chunks, side)
+                out[:, start - first : stop - first, at] = values[:, start + side : stop + side]
+                out[:, : start - first, at] = 0
+                out[:, stop - first :, at] = 0
+            outs.append(out.flatten(2, 3))
+        return tuple(outs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        grad = grad.unflatten(0, (ctx.count, -1)).unflatten(2, (len(ctx.sides), -1))
-        own = grad[:, :, ctx.sides.index(0)].clone()
-        for at, side in enumerate(ctx.sides):
-            if side:
-                here, there = _overlap(grad.shape[1], side)
-                own[:, there] += grad[:, here, at]
-        return own, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        parts = [grad.unflatten(2, (len(ctx.sides), -1)) for grad in grads]
+        own = torch.cat([part[:, :, ctx.sides.index(0)] for part in parts], 1)
+        for first, part in zip(range(0, ctx.chunks, ctx.piece), parts, strict=True):
+            for at, side in enumerate(ctx.sides):
+                start, stop = _have_neighbour(first, part.shape[1], ctx.chunks, side)
+                if side and start < stop:
+                    own[:, start + side : stop + side] += part[:, start - first : stop - first, at]
+        return own, None, None
 
 
-def _overlap(chunks: int, side: int) -> tuple[slice, slice]:
-    """The chunks that have a neighbour ``side`` further on, and those neighbours."""
-    return slice(max(0, -side), min(chunks, chunks - side)), slice(
-        max(0, side), min(chunks, chunks + side)
-    )
+def _have_neighbour(first: int, length: int, chunks: int, side: int) -> tuple[int, int]:
+    """Which of ``length`` chunks from ``first`` on have a neighbour ``side`` further on."""
+    start, stop = max(first, -side), min(first + length, chunks - side)
+    return start, max(start, stop)
 
 
 def _mask(

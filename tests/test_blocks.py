@@ -73,6 +73,15 @@ def test_windows_over_long_sequences(lens, band):
     check_kernels_equal(edges, biased=False, weights=False, kernel="auto")
 
 
+@pytest.mark.parametrize("piece", [1, 1009, 8009])
+@pytest.mark.parametrize("band", [*BOUNDED, Band(-17, 3)], ids=str)
+def test_windows_in_pieces(monkeypatch, band, piece):
+    """A long sequence's chunks are computed some at a time: here one, two or more at once."""
+    monkeypatch.setattr("graphformer.windows.PIECE", piece)
+    check_kernels_equal(banded([131, 131], band), False, False, dtype=torch.float64)
+    check_kernels_equal(banded([89, 3, 67], band), False, False, dtype=torch.float64)
+
+
 def test_windows_with_bias_and_weights():
     check_kernels_equal(banded([67, 67], Band(-2, 2)))
 
