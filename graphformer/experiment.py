@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from .atomic import check_new
-from .batching import Sample, batches, eval_batches, sample_lengths
 from .codec import Codec, load_codec, train_bpe, train_words
 from .corpus import ParallelText, Samples, encode_parallel, encode_source, read_parallel
+from .dataset import Dataset, subword_dropout
 from .decode import Hypothesis
 from .evaluation import Batches
-from .graph import GraphBatch, GraphPool
+from .graph import GraphPool
 from .loss import LabelSmoothing
 from .multi30k import multi30k
 from .recipe import DataConfig, RateConfig, Recipe, parse_recipe, write_recipe
@@ -78,44 +78,6 @@ def learn_codec(data: DataConfig, train: ParallelText) -> Codec:
     return train_words(lines, tokens=data.codec, min_count=data.min_count)
 
 
-class Dataset:
-    """Samples and how to batch them.
-
-    Args:
-        samples: ids of each pair.
-        pool: builds the graphs.
-    """
-
-    def __init__(self, samples: Sequence[Sample], pool: GraphPool):
-        self.samples, self.pool = samples, pool
-        self.lengths = sample_lengths(samples)
-
-    def collate(self, indices: Sequence[int]) -> GraphBatch:
-        """The graph of some samples."""
-        chosen = [self.samples[index] for index in indices]
-        return self.pool([src for src, _ in chosen], [tgt for _, tgt in chosen])
-
-    def training(self, recipe: Recipe) -> Batches:
-        """Batches in an order that the recipe's seed and the epoch decide."""
-        options = recipe.batches
-
-        def plan(epoch: int) -> list[list[int]]:
-            return batches(
-                self.lengths,
-                max_tokens=options.max_tokens,
-                window=options.window or None,
-                seed=recipe.train.seed,
-                epoch=epoch,
-            )
-
-        return Batches(plan, self.collate)
-
-    def evaluation(self, max_tokens: int) -> Batches:
-        """Every sample once, sorted by length."""
-        made = eval_batches(self.lengths, max_tokens=max_tokens)
-        return Batches(lambda epoch: made, self.collate)
-
-
 class Experiment:
     """A recipe with its data, codec and fresh model, ready to be trained.
 
@@ -146,7 +108,7 @@ class Experiment:
             check_new(Path(out))  # before the work that comes first
             self.codec = learn_codec(recipe.data, self.texts.train)
         pool = GraphPool()
-        self.train_set = Dataset(self._encode(self.texts.train, True).pairs, pool)
+        self.train_set = self._train_set(pool)
         self.valid_set = None
         if self.texts.valid is not None:
             self.valid_set = Dataset(self._encode(self.texts.valid, False).pairs, pool)
@@ -157,6 +119,14 @@ class Experiment:
         LabelSmoothing(recipe.loss.smoothing)
         if not resume:
             self.run = RunFolder.create(out, write_recipe(recipe), self.codec.files())
+
+    def _train_set(self, pool: GraphPool) -> Dataset:
+        samples, p = self._encode(self.texts.train, True), self.recipe.data.subword_dropout
+        if not p:
+            return Dataset(samples.pairs, pool)
+        text = dict(zip(self.texts.train.numbers, self.texts.train.pairs, strict=True))
+        kept = [text[number] for number in samples.numbers]
+        return Dataset(samples.pairs, pool, subword_dropout(self.codec, kept, p))
 
     def _encode(self, text: ParallelText, training: bool) -> Samples:
         limit = self.recipe.data.max_len if training else 0

@@ -34,6 +34,8 @@ class DataConfig:
         seed: which strings are drawn, for ``"copy"`` and ``"sort"``.
         codec: ``"bpe"``, or the name of a tokeniser for whole words.
         size: number of token ids, special ones included, for ``"bpe"``.
+        subword_dropout: probability in training that a merge of byte pairs is left out, for
+            ``"bpe"``; see :func:`graphformer.dataset.subword_dropout`.
         min_count: occurrences that a word needs, for whole words.
         max_len: most tokens of a sentence: longer pairs are skipped in training, longer inputs
             cut in translation; 0: any length.
@@ -50,6 +52,7 @@ class DataConfig:
     seed: int = 0
     codec: str = "bpe"
     size: int = 4000
+    subword_dropout: float = 0.0
     min_count: int = 1
     max_len: int = 0
 
@@ -62,6 +65,13 @@ class DataConfig:
         for name in ("valid", "test"):
             if len(getattr(self, name)) not in (0, 2):
                 raise ValueError(f"{name} is {getattr(self, name)!r}, two files or none are needed")
+        if not 0 <= self.subword_dropout < 1:
+            raise ValueError(f"subword_dropout is {self.subword_dropout}, it must lie in [0, 1)")
+        if self.subword_dropout and self.codec != "bpe":
+            raise ValueError(
+                f"subword_dropout is {self.subword_dropout}, which needs the codec 'bpe', "
+                f"not {self.codec!r}"
+            )
         for name, least in (("max_len", 0), ("seed", 0), ("min_count", 1), ("size", 1)):
             if not least <= getattr(self, name) < 2**31:
                 raise ValueError(

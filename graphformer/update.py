@@ -115,7 +115,8 @@ class Updater:
             FloatingPointError: If loss or gradient is not finite; nothing was changed then.
         """
         started = time.perf_counter()
-        parts = [self.batches.collate(indices).to(self.device) for indices in samples]
+        with _noise(self.config.seed, -step, torch.device("cpu")):  # not the numbers of dropout
+            parts = [self.batches.collate(indices).to(self.device) for indices in samples]
         total = sum(self.criterion.count(part.tgt_y) for part in parts)
         if not total:
             raise ValueError(

@@ -26,7 +26,7 @@ SIDES = {
         *["runfolder", "optimizer", "trainconfig", "evaluation", "update", "train", "callbacks"],
     ],
     "top": ["__init__"],
-    "leaves": ["viz", "recipe", "experiment", "show", "cli", "__main__"],
+    "leaves": ["viz", "recipe", "dataset", "experiment", "show", "cli", "__main__"],
 }
 MAY_USE = {
     "base": {"base"},
