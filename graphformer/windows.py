@@ -15,7 +15,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from .bands import Band, in_band
 
-PIECE = 1 << 22  # keys' numbers at once: 16 MiB, which an allocator keeps from call to call
+PIECE = 1 << 21  # keys' numbers at once: 8 MiB, which an allocator keeps from call to call
 
 
 def chunk_length(band: Band) -> int | None:
