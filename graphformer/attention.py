@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .blocks import block_attention, plan_blocks
 from .edges import EdgeSet
+from .limits import check_shares
 from .message import message_attention
 
 KERNELS = ("auto", "message", "block")
@@ -148,8 +149,7 @@ def _check_shapes(
     kernel: str,
 ) -> None:
     check_kernel(kernel)
-    if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout is {dropout}, it must lie in [0, 1)")
+    check_shares(dropout=dropout)
     for name, ends, count in (
         ("q", q, edges.num_dst),
         ("k", k, edges.num_src),

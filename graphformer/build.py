@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from torch import Tensor
 
 from .halting import HaltingRule
+from .limits import check_counts, check_shares
 from .transformer import Transformer
 from .universal import UTransformer
 
@@ -101,19 +102,9 @@ def make_model(
         >>> type(model).__name__
         'Transformer'
     """
-    for name, size in (
-        ("src_vocab", src_vocab),
-        ("tgt_vocab", tgt_vocab),
-        ("dim_model", dim_model),
-        ("dim_ff", dim_ff),
-        ("h", h),
-        ("N", 1 if universal else N),
-    ):
-        if size < 1:
-            raise ValueError(f"{name} is {size}, at least 1 is needed")
-    for name, share in (("dropout", dropout), ("attention_dropout", attention_dropout)):
-        if not 0.0 <= share < 1.0:
-            raise ValueError(f"{name} is {share}, it must lie in [0, 1)")
+    check_counts(src_vocab=src_vocab, tgt_vocab=tgt_vocab)
+    check_counts(dim_model=dim_model, dim_ff=dim_ff, h=h, N=1 if universal else N)
+    check_shares(dropout=dropout, attention_dropout=attention_dropout)
     if universal:
         return UTransformer(
             src_vocab,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .beam import SearchModel, Settings, search
+from .limits import check_counts
 
 
 class Hypothesis(NamedTuple):
@@ -114,15 +115,8 @@ def _check_settings(
     batch_size: int,
     max_batch_tokens: int,
 ) -> None:
-    for name, value in (
-        ("max_len", 1 if max_len is None else max_len),
-        ("k", k),
-        ("n_best", n_best),
-        ("batch_size", batch_size),
-        ("max_batch_tokens", max_batch_tokens),
-    ):
-        if value < 1:
-            raise ValueError(f"{name} is {value}, at least 1 is needed")
+    check_counts(max_len=1 if max_len is None else max_len, k=k, n_best=n_best)
+    check_counts(batch_size=batch_size, max_batch_tokens=max_batch_tokens)
     if n_best > k:
         raise ValueError(f"n_best is {n_best}, at most the beam's k={k} can be returned")
     if not (math.isfinite(alpha) and alpha >= 0):

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .limits import check_shares
+
 _LEVELS = 2**16
 
 
@@ -31,8 +33,7 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float = 0.1):
         super().__init__()
-        if not 0.0 <= p < 1.0:
-            raise ValueError(f"dropout is {p}, it must lie in [0, 1)")
+        check_shares(dropout=p)
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

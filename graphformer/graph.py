@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .bands import ranges
 from .edges import EdgeSet
+from .limits import check_counts
 from .patterns import causal, complete
 
 KINDS = ("ee", "ed", "dd")
@@ -128,8 +129,7 @@ class GraphPool:
         dec: Callable[[int], EdgeSet] = causal,
         cross: Callable[[int, int], EdgeSet] = complete,
     ):
-        if max_len is not None and max_len < 1:
-            raise ValueError(f"max_len is {max_len}, at least 1 is needed")
+        check_counts(max_len=1 if max_len is None else max_len)
         self.max_len = max_len
         # 2**14 templates: every pair of lengths up to 128; banded ones take a few hundred bytes.
         self.enc = lru_cache(2**14)(enc)

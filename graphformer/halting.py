@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .limits import check_counts
+
 
 class HaltingRule(NamedTuple):
     """The settings of adaptive depth; see :func:`graphformer.make_model`.
@@ -28,8 +30,7 @@ class HaltingRule(NamedTuple):
 
     def check(self) -> HaltingRule:
         """The rule itself, if its values are in range."""
-        if self.max_depth < 1:
-            raise ValueError(f"max_depth is {self.max_depth}, at least 1 is needed")
+        check_counts(max_depth=self.max_depth)
         if not 0.0 < self.threshold <= 1.0:
             raise ValueError(f"threshold is {self.threshold}, it must lie in (0, 1]")
         if not (self.act_loss_weight >= 0 and math.isfinite(self.act_loss_weight)):

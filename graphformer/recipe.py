@@ -13,6 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from .atomic import read_file
 from .build import ModelConfig
+from .limits import check_counts, check_shares
 from .trainconfig import TrainConfig
 
 if sys.version_info >= (3, 11):
@@ -65,8 +66,7 @@ class DataConfig:
         for name in ("valid", "test"):
             if len(getattr(self, name)) not in (0, 2):
                 raise ValueError(f"{name} is {getattr(self, name)!r}, two files or none are needed")
-        if not 0 <= self.subword_dropout < 1:
-            raise ValueError(f"subword_dropout is {self.subword_dropout}, it must lie in [0, 1)")
+        check_shares(subword_dropout=self.subword_dropout)
         if self.subword_dropout and self.codec != "bpe":
             raise ValueError(
                 f"subword_dropout is {self.subword_dropout}, which needs the codec 'bpe', "
@@ -92,8 +92,7 @@ class BatchConfig:
     window: int = 4096
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens is {self.max_tokens}, at least 1 is needed")
+        check_counts(max_tokens=self.max_tokens)
         if self.window < 0:
             raise ValueError(f"window is {self.window}, at least 0 is needed")
 
@@ -137,9 +136,7 @@ class DecodeConfig:
     alpha: float = 0.6
 
     def __post_init__(self) -> None:
-        for name in ("average", "beam"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, at least 1 is needed")
+        check_counts(average=self.average, beam=self.beam)
         if not (math.isfinite(self.alpha) and self.alpha >= 0):
             raise ValueError(f"alpha is {self.alpha}, a finite number of at least 0 is needed")
 

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "graphformer"
 # Each side of the package in order: a module may import those before it in its own side, and
 # any of the sides that its side may use. A folder such as viz/ counts as one module.
 SIDES = {
-    "base": ["_versions", "atomic", "lock", "files"],
+    "base": ["_versions", "limits", "atomic", "lock", "files"],
     "model": [
         *["dropout", "bands", "checks", "edges", "patterns", "graph", "windows", "blocks"],
         *["message", "attention", "frames", "multihead", "maps", "halting", "embeddings"],
