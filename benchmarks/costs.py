@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
@@ -73,33 +74,44 @@ def universal(sizes: Sizes, short: bool) -> list[Row]:
     ]  # fmt: skip
 
 
+def plans(batch: gf.GraphBatch) -> None:
+    """What the block kernel needs."""
+    for edges in batch.edges.values():
+        edges.once(plan_blocks)
+
+
+def formats(batch: gf.GraphBatch) -> None:
+    """The graph of each kind in all sparse formats, and all ids."""
+    for edges in batch.edges.values():
+        edges.graph.create_formats_()
+    _ = batch.nids, batch.eids
+
+
+def whole(batch: gf.GraphBatch) -> None:
+    """The graph of all kinds in all sparse formats."""
+    batch.g.create_formats_()
+
+
 def building(sizes: Sizes, short: bool) -> list[Row]:
-    """Building a batch with all that is lazy, one thread, against a training step, all threads."""
+    """Building a batch, one thread: against a training step on all threads, and by itself."""
     small = replace(sizes, width=sizes.small_width, ff=4 * sizes.small_width)
     data = batches(small, False)
     pool, threads = gf.GraphPool(), torch.get_num_threads()
 
-    def alone(plans: bool, formats: bool, whole: bool) -> Candidate:
+    def alone(*parts: Callable[[gf.GraphBatch], object]) -> Candidate:
         def work(run: int) -> None:
             torch.set_num_threads(1)
             batch = pool(*zip(*data[run], strict=True))
-            for edges in batch.edges.values():
-                if plans:
-                    edges.once(plan_blocks)
-                if formats:
-                    edges.graph.create_formats_()
-            if formats:
-                _ = batch.nids, batch.eids
-            if whole:
-                batch.g.create_formats_()
+            for part in parts:
+                part(batch)
             torch.set_num_threads(threads)
 
         return work
 
-    works = {"everything": alone(True, True, True), "as in training": alone(True, False, False)}
+    works = {"everything": alone(plans, formats, whole), "as in training": alone(plans)}
     works["step"] = Step(Ours(small), data)
     times = alternate(works, sizes.runs)
-    by_itself = alternate({"sets": alone(False, True, False)}, sizes.runs)
+    by_itself = alternate({"sets": alone(formats)}, sizes.runs)
     pairs = f"building a batch of {sizes.pairs} pairs"
     return [
         Row(f"{pairs}, all graphs and formats, share of a step at width {small.width}",
